@@ -1,5 +1,5 @@
-"""The viewer that opens from a figure: one kernel among many is found, seen and named, by keys, by
-pointer and by screen reader, from a file and without a network.
+"""The viewer that replaces a figure: one kernel among many is found, seen and named, its launch is
+one key away, and a range is summed, by keys and by pointer, from a file and without a network.
 """
 
 from __future__ import annotations
@@ -139,3 +139,92 @@ def test_names_can_do_nothing_and_two_viewers_do_not_meet(tmp_path: Path, browse
     browser.find_elements("css selector", ".tidy-viewer > button")[1].click()
     assert len(browser.find_elements("css selector", ".tv-panel")) == 2
     assert console_errors(browser) == []
+
+
+def launching() -> TidyFigure:
+    """Two kernels with their launches, which two nested operators contain."""
+    return plots.timeline(
+        profile_of(
+            host_step(7, 0, 1_000_000),
+            event("operator", "aten::linear", 100_000, 500_000),
+            event("operator", "aten::addmm", 200_000, 400_000),
+            event("runtime", "hipLaunchKernel", 220_000, 240_000),
+            event("runtime", "hipLaunchKernel", 300_000, 310_000),
+            event("kernel", "gemm", 600_000, 700_000, device=0, launch_ns=220_000),
+            event("kernel", "add", 700_000, 725_000, device=0, launch_ns=300_000),
+        )
+    )
+
+
+def test_one_key_leads_from_a_kernel_to_its_launch_and_back(tmp_path: Path, browser: Any) -> None:
+    opened(browser, page(tmp_path, launching()))
+    press(browser, "\ue013", "n", "n")
+    assert said(browser).startswith("add\n25.0 µs · starts at 0.7 ms · launched 400 µs earlier")
+    press(browser, "l")
+    assert said(browser).startswith("hipLaunchKernel\n10.0 µs · starts at 0.3 ms")
+    press(browser, "l")
+    assert said(browser).startswith("add\n")
+
+
+def test_operators_are_nested_below_their_callers(tmp_path: Path, browser: Any) -> None:
+    opened(browser, page(tmp_path, launching()))
+    press(browser, *["\ue015"] * 3)
+    assert said(browser).startswith("aten::addmm\n200 µs · starts at 0.2 ms · inside aten::linear")
+    press(browser, "\ue013")
+    assert said(browser).startswith("aten::linear\n")
+
+
+def test_a_selected_range_is_summed(tmp_path: Path, browser: Any) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    opened(browser, page(tmp_path, launching()))
+    press(browser, "m")
+    words = said(browser)
+    assert "Selected: 1.00 ms" in words
+    assert "stream 0 2 125 µs 13%" in words
+    assert "hipLaunchKernel 2 30.0 µs 3.0%" in words
+    half = stage(browser).size["width"] / 2
+    (
+        ActionChains(browser)
+        .key_down(Keys.SHIFT)
+        .move_to_element_with_offset(stage(browser), 0, 0)
+        .click_and_hold()
+        .move_by_offset(int(half) + 50, 0)
+        .release()
+        .key_up(Keys.SHIFT)
+        .perform()
+    )
+    assert "gemm 1 100 µs" in said(browser)
+    assert "ProfilerStep#7 1 500 µs 100%" in said(browser)
+    assert drawn(browser) == (0, 1_000_000)
+
+
+def test_the_keys_of_perfetto_zoom_and_move(tmp_path: Path, browser: Any) -> None:
+    opened(browser, page(tmp_path, launching()))
+    press(browser, "w")
+    assert drawn(browser) == (250_000, 750_000)
+    press(browser, "d")
+    assert drawn(browser) == (350_000, 850_000)
+    press(browser, "a", "s")
+    assert drawn(browser) == (0, 1_000_000)
+
+
+def test_all_hits_are_marked_in_the_whole(tmp_path: Path, browser: Any) -> None:
+    opened(browser, page(tmp_path, launching()))
+    browser.find_element("css selector", "input[type=search]").send_keys("hipLaunch\n")
+    drawn(browser)
+    for place in (0.23, 0.305):
+        assert pixel(browser, place, 1) == [0xD5, 0x5E, 0]
+    press(browser, "\ue00c")
+    drawn(browser)
+    assert pixel(browser, 0.305, 1) == [255, 255, 255]
+
+
+def test_the_viewer_replaces_the_figure(tmp_path: Path, browser: Any) -> None:
+    opened(browser, page(tmp_path, launching()))
+    image = browser.find_element("css selector", "img.tidy-figure")
+    assert not image.is_displayed()
+    browser.find_element("css selector", ".tidy-viewer > button").click()
+    assert image.is_displayed()
+    assert not stage(browser).is_displayed()

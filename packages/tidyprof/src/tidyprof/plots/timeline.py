@@ -90,12 +90,14 @@ class _Window:
 class Lane:
     """A lane of the timeline, which consists of its label and its events.
 
-    The events aren't nested because they belong to one stream or one level. A dense lane has more
-    events than bars can show.
+    - events: the events of one stream, or the outermost events of a host thread.
+    - nested: these events and the events inside them, which only the viewer shows.
+    - is_dense: True if the lane has more events than bars can show.
     """
 
     label: str
     events: pd.DataFrame
+    nested: pd.DataFrame
     is_dense: bool
 
 
@@ -126,8 +128,7 @@ def timeline(
     if not len(inside):
         raise ValueError(f"nothing happened between {begin} and {finish} ns")
     shown = Profile(inside, meta=dict(profile.meta))
-    found = list(_lanes(shown))
-    lanes = [Lane(label, events, len(events) > DENSE) for label, events in found]
+    lanes = [Lane(*found, len(found[1]) > DENSE) for found in _lanes(shown)]
     unit, size = axis_unit(finish - begin)
     window = _Window(begin, finish, size, _AXES_INCHES)
     height = 1.7 + _LANE_INCHES * len(lanes)
@@ -143,7 +144,7 @@ def timeline(
         axes.set_ylim(len(lanes) - 0.45, -0.55)
         axes.set_xlim(0, (finish - begin) / size)
         axes.set_xlabel(axis)
-        add_legend(axes, _looks(lanes, finish - begin))
+        add_legend(axes, _looks([lane.events for lane in lanes], finish - begin))
     figure.alternative_text = _words(shown, begin, finish, step)
     figure.closer = _closer(profile, lanes, begin, finish, title)
     return figure
@@ -151,14 +152,13 @@ def timeline(
 
 def _closer(profile: Profile, lanes: list[Lane], begin: int, finish: int, title: str | None) -> str:
     """Return the viewer's data, which contains the lanes' events and their launches."""
-    columns = profile.events.columns.intersection(_TOLD)
-    every = pd.concat([lane.events[columns] for lane in lanes])
-    totals = [len(lane.events) for lane in lanes]
+    every = pd.concat([lane.nested.filter(_TOLD) for lane in lanes])
+    totals = [len(lane.nested) for lane in lanes]
     row = np.repeat(np.arange(len(lanes)), totals)
     chosen = viewer.longest_of_each(every["duration_ns"].to_numpy(), row)
     events = every.iloc[chosen]
     start, launch = events["start_ns"].to_numpy(), launch_times(events)
-    looks = _looks(lanes)
+    looks = _looks([every])
     keys = pd.Series(_look_of(events)).replace(_WORDS)
     table = pd.DataFrame(
         {
@@ -209,8 +209,8 @@ def _limits(
     return begin, max(begin + 1, int(end.max()) if end_ns is None else end_ns)
 
 
-def _lanes(profile: Profile) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the label and the events of each lane, from top to bottom."""
+def _lanes(profile: Profile) -> Iterator[tuple[str, pd.DataFrame, pd.DataFrame]]:
+    """Yield the label, the events and the nested events of each lane, from top to bottom."""
     ranks = profile.events["rank"].drop_duplicates().sort_values()
     several = len(ranks) > 1
     for rank in ranks:
@@ -218,12 +218,12 @@ def _lanes(profile: Profile) -> Iterator[tuple[str, pd.DataFrame]]:
         prefix = f"rank {rank}: " if several else ""
         for label, events in _host_lanes(host, ranges_only=several):
             if len(events):
-                yield f"{prefix}{label}", _outermost(events)
+                yield f"{prefix}{label}", _outermost(events), events
         more_devices = work["device"].nunique(dropna=False) > 1
         for (device, number), events in work.groupby(["device", "stream"], dropna=False):
             gpu = f"device {device}, " if more_devices else ""
             stream = "device" if pd.isna(number) else f"stream {number}"
-            yield f"{prefix}{gpu}{stream}", events
+            yield f"{prefix}{gpu}{stream}", events, events
 
 
 def _host_lanes(host: pd.DataFrame, ranges_only: bool) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -322,11 +322,11 @@ def _look_of(events: pd.DataFrame) -> np.ndarray:
     return np.where((kinds == "annotation") & names.isin(style.PHASES), names, kinds)
 
 
-def _looks(lanes: list[Lane], window_ns: int = 0) -> dict[str, tuple[str, str]]:
-    """Return the looks of these lanes with their names for the legend. Looks that cover less than
+def _looks(lanes: list[pd.DataFrame], window_ns: int = 0) -> dict[str, tuple[str, str]]:
+    """Return the looks of these events with their names for the legend. Looks that cover less than
     `_SEEN` of a window are left out.
     """
-    found = pd.concat([lane.events for lane in lanes])
+    found = pd.concat(lanes)
     lengths = found.groupby(_look_of(found))["duration_ns"].sum()
     used = set(lengths.index[lengths >= _SEEN * window_ns])
     return {_WORDS.get(key, key): look for key, look in _LOOKS.items() if key in used}

@@ -1,5 +1,5 @@
-// The viewer below a figure: zoom, pan, and show event names. It draws the JSON data of its box on a canvas and needs
-// no other files. It creates only elements and text, never HTML, from the content of a profile.
+// The viewer that replaces a figure while it is open: zoom, pan, name events, jump from a kernel to its launch, find
+// names, and sum a range. It draws the JSON data of its box on a canvas and needs no other files. It creates only elements and text, never HTML, from the content of a profile.
 (function () {
   "use strict";
   const GROUNDS = { light: ["#ffffff", "#1a1a1a", "#595959", "#d0d0d0"], dark: ["#111111", "#eeeeee", "#b0b0b0", "#444444"] };
@@ -32,7 +32,11 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
 .tidy-viewer .tv-whole{font-size:12px;max-height:4.4em;overflow:hidden}
 .tidy-viewer .tv-note{font-size:12px;margin-top:4px}
 @media (max-width:600px){.tidy-viewer .tv-said{min-height:8em}}
-@media print{.tidy-viewer{display:none}}`;
+.tidy-viewer .tv-said table{border-collapse:collapse;font-size:12px;margin:4px 0 0;width:auto}
+.tidy-viewer .tv-said :is(th,td){padding:1px 12px 1px 0;text-align:left;font-variant-numeric:tabular-nums;
+background:transparent;color:inherit;border:0;max-width:40em}
+.tidy-viewer .tv-said :is(th,td):not(:first-child){text-align:right;white-space:nowrap}
+@media print{.tidy-viewer{display:none}img.tidy-figure[hidden]{display:inline!important}}`;
 
   const make = (tag, className, text) => {
     const element = document.createElement(tag);
@@ -101,11 +105,48 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     return context.createPattern(tile, "repeat");
   }
 
-  // Items: start, length, row, and a description. Both kinds of figures have them sorted by start.
+  // Give each level of nesting its own row below its lane. Functions and blocks have their final rows already.
+  // Returns for each row: the lane, the level and the items by start; and for each item: the row and the outer item.
+  function nest(data) {
+    const count = data.start.length, end = (place) => data.start[place] + data.length[place];
+    const perLane = data.lanes.map(() => []), row = new Array(count), outer = new Array(count).fill(-1);
+    for (let place = 0; place < count; place++) perLane[data.row[place]].push(place);
+    const rows = [];
+    perLane.forEach((own, lane) => {
+      own.sort((one, other) => data.start[one] - data.start[other] || data.length[other] - data.length[one]);
+      const first = rows.length, open = [];
+      rows.push({ lane, level: 0, places: [] });
+      for (const place of own) {
+        while (open.length && (end(open.at(-1)) <= data.start[place] || end(open.at(-1)) < end(place))) open.pop();
+        const level = data.deep ? 0 : open.length;
+        if (level) outer[place] = open.at(-1);
+        open.push(place);
+        (rows[first + level] ||= { lane, level, places: [] }).places.push(place);
+        row[place] = first + level;
+      }
+    });
+    return { rows, row, outer };
+  }
+
+  // A launch is the runtime call that starts at the kernel's launch time. One call can launch many kernels.
+  function launches(data) {
+    const calls = new Map(), call = new Map(), work = new Map();
+    if (!data.launched) return { call, work };
+    data.start.forEach((start, place) => data.looks[data.look[place]][0] === "runtime call" && calls.set(start, place));
+    data.launched.forEach((before, place) => {
+      const found = before === null ? undefined : calls.get(data.start[place] - before);
+      if (found === undefined) return;
+      call.set(place, found);
+      work.set(found, [...(work.get(found) || []), place]);
+    });
+    return { call, work };
+  }
+
+  // Items: start, length, row, and a description.
   function boxItems(data) {
-    const start = data.start, launched = data.launched || [];
+    const start = data.start, launched = data.launched || [], { rows, row, outer } = nest(data);
     return {
-      count: start.length, start, length: data.length, row: data.row, look: data.look,
+      count: start.length, start, length: data.length, rows, row, outer, look: data.look, ...launches(data),
       name: (place) => data.names[data.name[place]][0],
       whole: (place) => data.names[data.name[place]][1],
       facts(place) {
@@ -118,6 +159,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
           const when = before < 0 ? `${amount(-before, data.unit)} after it started` : `${amount(before, data.unit)} earlier`;
           facts.push(`launched ${when}${caller ? `, in ${caller}` : ""}`);
         } else if (caller) facts.push(`in ${caller}`);
+        if (outer[place] >= 0) facts.push(`inside ${data.names[data.name[outer[place]]][0]}`);
         return facts;
       },
       lane: (place) => data.lanes[data.row[place]],
@@ -134,12 +176,14 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     opener.title = "Zoom, pan, and see the name of each event";
     box.append(opener);
     let panel = null;
+    const figure = box.parentElement.querySelector("img.tidy-figure");
     opener.addEventListener("click", () => {
       const fresh = !panel;
       if (fresh) panel = open(box, JSON.parse(text));
       else panel.hidden = !panel.hidden;
       opener.setAttribute("aria-expanded", String(!panel.hidden));
-      opener.textContent = panel.hidden ? "Look closer" : "Close the viewer";
+      opener.textContent = panel.hidden ? "Look closer" : "Back to the figure";
+      if (figure) figure.hidden = !panel.hidden;
       if (panel.hidden) return;
       panel.querySelector(".tv-stage").focus({ preventScroll: true });
       panel.scrollIntoView({ block: "nearest" }); // including the line with the name of the selected item
@@ -161,24 +205,25 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     stage.setAttribute("role", "application");
     stage.setAttribute("aria-label", `${title}: ${whole(items.count)} ${data.things}. Press plus or minus to zoom, `
       + "the left or right arrow to move, n or p for the next or previous one, the up or down arrow for another row, "
-      + "Enter to zoom to the selected one, and Home to show all.");
+      + "Enter to zoom to the selected one, l to jump between a kernel and its launch, m to sum what is shown, "
+      + "and Home to show all.");
     canvas.setAttribute("aria-hidden", "true");
     stage.append(canvas);
 
     const least = data.unit === "ns" ? 20 : 2; // the narrowest view
-    const perRow = [];
-    for (let place = 0; place < items.count; place++) (perRow[items.row[place]] ||= []).push(place);
-    let from = 0, to = data.span, chosen = -1, hovered = -1, waiting = false, found = "";
+    const perRow = items.rows.map((row) => row.places);
+    let from = 0, to = data.span, chosen = -1, hovered = -1, waiting = false, found = "", hits = new Set(), range = null;
 
     // --- positions
     let width = 0, height = 0, dark = false;
     const tops = [];
     const [laneHeight, gap] = data.deep ? [20, 0] : [22, 5];
     let y = AXIS;
-    data.lanes.forEach((label) => {
-      y += label ? LABEL : 0;
+    const labelOf = (row) => (row.level ? "" : data.lanes[row.lane]);
+    items.rows.forEach((row, place) => {
+      y += labelOf(row) ? LABEL : 0;
       tops.push(y);
-      y += laneHeight + gap;
+      y += laneHeight + (items.rows[place + 1]?.level ? 0 : gap);
     });
     height = y + 2;
     const pixel = (value) => ((value - from) / (to - from)) * width;
@@ -209,6 +254,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     function choose(place, byKey) {
       chosen = place;
       hovered = -1;
+      range = null;
       tell(place, byKey);
       if (place >= 0) {
         const top = tops[items.row[place]];
@@ -223,11 +269,11 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     function nearest(row) {
       const goal = chosen >= 0 && seen(chosen) ? within(middleOf(chosen), from, to) : (from + to) / 2;
       const away = (place) => Math.max(items.start[place] - goal, goal - items.start[place] - items.length[place], 0);
-      return (perRow[row] || []).reduce((best, place) => (best < 0 || away(place) < away(best) ? place : best), -1);
+      return perRow[row].reduce((best, place) => (best < 0 || away(place) < away(best) ? place : best), -1);
     }
     function along(step) {
       if (chosen < 0) {
-        const row = perRow.findIndex((own) => own && own.some(seen));
+        const row = perRow.findIndex((own) => own.some(seen));
         choose(row < 0 ? -1 : perRow[row].find(seen), true);
         return;
       }
@@ -237,7 +283,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     function across(step) {
       const first = chosen < 0 ? (step > 0 ? 0 : perRow.length - 1) : items.row[chosen] + step;
       for (let row = first; row >= 0 && row < perRow.length; row += step) {
-        if (perRow[row]) return choose(nearest(row), true);
+        if (perRow[row].length) return choose(nearest(row), true);
       }
       return undefined;
     }
@@ -247,6 +293,8 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       const hit = (place) => `${items.name(place)} ${items.whole(place)}`.toLowerCase().includes(wanted);
       const all = [];
       for (let place = 0; place < items.count; place++) if (hit(place)) all.push(place);
+      hits = new Set(all);
+      later();
       if (!all.length) {
         said.replaceChildren(make("div", "", `None of these ${whole(items.count)} ${data.things} has “${words.trim()}” in its name.`));
         return;
@@ -255,7 +303,62 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       found = wanted;
       choose(next, true);
       if (pixel(items.start[next] + items.length[next]) - pixel(items.start[next]) < 40) fill(next);
-      said.append(make("div", "", `${whole(all.indexOf(next) + 1)} of ${whole(all.length)} found. Press Enter for the next one.`));
+      said.append(make("div", "", `${whole(all.indexOf(next) + 1)} of ${whole(all.length)} found, each with a mark. Press Enter for the next one.`));
+    }
+
+    // Jump from a kernel to its launch, or from a call to the next item that it launched.
+    function jump() {
+      const call = items.call.get(chosen);
+      const work = items.work.get(call ?? chosen) || [];
+      if (call !== undefined) jump.last = chosen;
+      const next = call ?? (work.includes(jump.last) ? jump.last : work[0]);
+      if (next !== undefined) return choose(next, true);
+      said.append(make("div", "", chosen < 0 ? "Select a kernel or a runtime call first."
+        : "The figure doesn't contain a launch of this one, or work that it launched."));
+      return undefined;
+    }
+
+    // --- the sum of a range
+    function sum(begin, finish, byKey) {
+      range = [within(begin, 0, data.span), within(finish, 0, data.span)];
+      said.setAttribute("aria-live", byKey ? "polite" : "off");
+      const names = new Map(), lanes = [];
+      items.rows.forEach((row) => {
+        let count = 0, filled = 0, reach = range[0];
+        for (const place of row.places) {
+          const left = Math.max(items.start[place], range[0]);
+          const right = Math.min(items.start[place] + items.length[place], range[1]);
+          if (right <= left) continue;
+          count += 1;
+          filled += Math.max(0, right - Math.max(left, reach));
+          reach = Math.max(reach, right);
+          const key = `${row.lane} ${items.name(place)}`;
+          const known = names.get(key) || { lane: row.lane, name: items.name(place), count: 0, total: 0 };
+          names.set(key, Object.assign(known, { count: known.count + 1, total: known.total + right - left }));
+        }
+        if (count && !row.level) lanes.push([data.lanes[row.lane], count, filled]);
+      });
+      const size = range[1] - range[0];
+      const head = make("div", "tv-name", `Selected: ${amount(size, data.unit)}`);
+      const table = make("table");
+      const line = (cells, tag) => {
+        const tr = make("tr");
+        for (const cell of cells) tr.append(make(tag, "", cell));
+        table.append(tr);
+      };
+      const share = (part) => `${((100 * part) / size).toFixed(part < size / 10 ? 1 : 0)}%`;
+      if (!data.deep) {
+        line(["lane", "outermost", "covered", "share"], "th");
+        for (const [lane, count, filled] of lanes) line([lane || "row", whole(count), amount(filled, data.unit), share(filled)], "td");
+      }
+      line(["most by name", "count", "sum", "share"], "th");
+      for (const one of [...names.values()].sort((a, b) => b.total - a.total).slice(0, 8))
+        line([one.name, whole(one.count), amount(one.total, data.unit), share(one.total)], "td");
+      const notes = ["Events at the edges count with their part inside."];
+      if (items.rows.some((row) => row.level)) notes.push("The sum of an event includes the events inside it.");
+      if (data.left) notes.push(`${whole(data.left)} of the shortest ${data.things} aren't in the viewer or its sums.`);
+      said.replaceChildren(head, table, make("div", "tv-note", notes.join(" ")));
+      later();
     }
 
     // --- texts
@@ -263,17 +366,21 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       said.setAttribute("aria-live", byKey ? "polite" : "off");
       if (place < 0) {
         said.replaceChildren(make("div", "",
-          `Point at or touch one of the ${whole(items.count)} ${data.things}, or press n, to see its name and length.`));
+          `Point at or touch one of the ${whole(items.count)} ${data.things}, or press n, to see its name and length. `
+          + "To sum a range, hold Shift and drag."));
         return;
       }
       const name = make("div", "tv-name", items.name(place));
       const facts = make("div", "", items.facts(place).join(" · "));
       said.replaceChildren(name, facts);
-      if (!data.deep) {
+      if (!data.deep && items.outer[place] < 0) {
         const own = perRow[items.row[place]];
         const lane = items.lane(place);
         said.append(make("div", "", `number ${whole(own.indexOf(place) + 1)} of ${whole(own.length)}${lane ? ` in the lane “${lane}”` : " in its row"}`));
       }
+      const work = items.work.get(place);
+      if (items.call.has(place)) said.append(make("div", "", "To jump to its launch, press l."));
+      else if (work) said.append(make("div", "", `It launched ${items.name(work[0])}${work.length > 1 ? ` and ${whole(work.length - 1)} more` : ""}. To jump there, press l.`));
       const full = items.whole(place);
       if (full) said.append(make("div", "tv-whole", full));
     }
@@ -306,6 +413,14 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       pen.textBaseline = "middle";
       drawAxis(pen, ink, grid);
       drawRows(pen, ground, ink);
+      drawJump(pen, ground, ink);
+      if (range) {
+        const [left, right] = range.map((value) => within(pixel(value), -2, width + 2));
+        pen.fillStyle = dark ? "#56b4e940" : "#0072b230";
+        pen.fillRect(left, AXIS, right - left, height);
+        pen.fillStyle = ink;
+        for (const x of [left, right]) pen.fillRect(Math.round(x), AXIS, 1, height);
+      }
       if (stage.scrollTop > 0) { // the axis stays above the rows
         pen.save();
         pen.beginPath();
@@ -331,6 +446,8 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       pen.fillStyle = dark ? "#56b4e9" : "#0072b2";
       const [left, size] = [(from / data.span) * width, Math.max(6, ((to - from) / data.span) * width)];
       pen.fillRect(Math.min(left, width - size), 2, size, 6);
+      pen.fillStyle = dark ? "#e69f00" : "#d55e00"; // hits, at their places in the whole
+      for (const place of hits) pen.fillRect(Math.round((middleOf(place) / data.span) * width) - 1, 0, 2, 10);
       let free = 0;
       for (const [value, label, unit] of ticks(from, to, width, data.unit)) {
         const x = pixel(value);
@@ -367,8 +484,8 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       return patterns.get(look);
     }
     function drawRows(pen, ground, ink) {
-      data.lanes.forEach((label, row) => {
-        const top = tops[row];
+      items.rows.forEach((one, row) => {
+        const top = tops[row], label = labelOf(one);
         if (label) {
           pen.fillStyle = ground;
           pen.fillRect(0, top - 15, pen.measureText(label).width + 6, 14);
@@ -376,7 +493,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
           pen.fillText(label, 2, top - 8);
         }
         const shares = new Map();
-        for (const place of perRow[row] || []) {
+        for (const place of perRow[row]) {
           if (!seen(place)) continue;
           const left = pixel(items.start[place]), right = pixel(items.start[place] + items.length[place]);
           const [, color, kind] = data.looks[items.look[place]];
@@ -409,6 +526,16 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
           });
         }
       });
+      const marked = new Set(); // one mark per row and pixel, since there can be thousands of hits
+      for (const place of hits) {
+        const x = Math.round(pixel(within(middleOf(place), from, to))), key = items.row[place] * 1e5 + x;
+        if (!seen(place) || marked.has(key)) continue;
+        marked.add(key);
+        pen.lineWidth = 1;
+        pen.strokeStyle = ground;
+        mark(pen, dark ? "#e69f00" : "#d55e00", x, tops[items.row[place]] + 7);
+        pen.stroke();
+      }
       for (const [place, line] of [[hovered, 1.5], [chosen, 2.5]]) {
         if (place < 0 || !seen(place)) continue;
         const top = tops[items.row[place]];
@@ -429,7 +556,25 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       pen.moveTo(x, y - 1);
       pen.lineTo(x - 5, y - 9);
       pen.lineTo(x + 5, y - 9);
+      pen.closePath();
       pen.fill();
+    }
+    // A line from the launch to each item that it launched, if one of them is selected.
+    function drawJump(pen, ground, ink) {
+      const call = items.call.get(chosen) ?? (items.work.has(chosen) ? chosen : -1);
+      if (call < 0) return;
+      for (const place of (chosen === call ? items.work.get(call) : [chosen]).slice(0, 50)) {
+        const below = tops[items.row[place]] > tops[items.row[call]];
+        const ends = [[items.start[call], tops[items.row[call]] + (below ? laneHeight : 0)],
+          [items.start[place], tops[items.row[place]] + (below ? 0 : laneHeight)]];
+        pen.beginPath();
+        ends.forEach(([value, level], end) => pen[end ? "lineTo" : "moveTo"](within(pixel(value), -1e4, 1e4), level));
+        for (const [line, color] of [[4, ground], [1.5, ink]]) {
+          pen.lineWidth = line;
+          pen.strokeStyle = color;
+          pen.stroke();
+        }
+      }
     }
     // --- pointer
     function at(event) {
@@ -437,9 +582,9 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       const x = event.clientX - frame.left, y = event.clientY - frame.top;
       if (x > width || y < stage.scrollTop + AXIS) return -1;
       let best = -1, nearestBy = Infinity;
-      const rows = data.lanes.map((_, row) => row).filter((row) => y >= tops[row] && y < tops[row] + laneHeight + gap);
+      const rows = tops.map((_, row) => row).filter((row) => y >= tops[row] && y < (tops[row + 1] ?? height) && y < tops[row] + laneHeight + gap);
       for (const row of rows) {
-        for (const place of perRow[row] || []) {
+        for (const place of perRow[row]) {
           const left = pixel(items.start[place]), right = pixel(items.start[place] + items.length[place]);
           const away = Math.max(left - x, x - right, 0);
           if (away > NEAR) continue;
@@ -451,11 +596,12 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     }
     stage.addEventListener("scroll", later);
     const held = new Map();
-    let moved = 0;
+    let moved = 0, anchor = null; // where a range starts
     stage.addEventListener("pointerdown", (event) => {
       if (event.button || event.target !== canvas) return; // the stage itself has the scroll bar
       held.set(event.pointerId, event.clientX);
       moved = 0;
+      anchor = event.shiftKey ? valueAt(event.clientX - canvas.getBoundingClientRect().left) : null;
       stage.setPointerCapture(event.pointerId);
     });
     stage.addEventListener("pointermove", (event) => {
@@ -464,7 +610,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
         const place = at(event);
         if (place !== hovered) {
           hovered = place;
-          tell(place >= 0 ? place : chosen, false);
+          if (!range) tell(place >= 0 ? place : chosen, false);
           later();
         }
         return;
@@ -475,6 +621,10 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       moved += Math.abs(shift);
       if (held.size === 1) {
         if (moved < 4) return;
+        if (anchor !== null) {
+          const value = valueAt(event.clientX - canvas.getBoundingClientRect().left);
+          return sum(Math.min(anchor, value), Math.max(anchor, value), false);
+        }
         stage.style.cursor = "grabbing";
         view(from - (shift / width) * (to - from), to - (shift / width) * (to - from));
       } else {
@@ -493,7 +643,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     stage.addEventListener("pointerleave", () => {
       if (hovered < 0) return;
       hovered = -1;
-      tell(chosen, false);
+      if (!range) tell(chosen, false);
       later();
     });
     stage.addEventListener("dblclick", (event) => {
@@ -516,7 +666,9 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       "+": () => zoom(2), "=": () => zoom(2), "-": () => zoom(0.5), _: () => zoom(0.5),
       ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), ArrowUp: () => across(-1), ArrowDown: () => across(1),
       n: () => along(1), p: () => along(-1), Home: () => view(0, data.span), 0: () => view(0, data.span),
-      Enter: () => chosen >= 0 && fill(chosen), Escape: () => choose(-1, true),
+      w: () => zoom(2), s: () => zoom(0.5), a: () => pan(-0.2), d: () => pan(0.2), // as in Perfetto
+      l: jump, m: () => sum(from, to, true), Enter: () => chosen >= 0 && fill(chosen),
+      Escape: () => (hits.clear(), choose(-1, true)),
     };
     stage.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(keys, event.key)) return;
@@ -530,6 +682,8 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
       ["→", "Move right", keys.ArrowRight], ["All", "All: show everything", keys.Home],
       ["Previous", "Previous one in the row", keys.p], ["Next", "Next one in the row", keys.n],
       ["Zoom to it", "Zoom to it: fill the width with the selected one", keys.Enter],
+      ...(items.call.size ? [["Launch", "Launch: jump between a kernel and its launch", jump]] : []),
+      ["Sum", "Sum: add up what is shown", keys.m],
     ]) {
       const button = make("button", "", label);
       button.type = "button";
@@ -571,7 +725,7 @@ border-radius:4px;padding:2px 9px;min-height:30px;min-width:34px;margin:0;box-si
     const left = data.left ? `To limit the size of the page, the smallest ${data.things}${of} are left out `
       + `(${whole(data.left)} of ${whole(data.left + items.count)}). ` : "";
     const low = " If bars are narrower than two pixels, their height shows the share that they fill.";
-    note.append(make("div", "", `${left}${data.axis}.${low} To zoom, use Ctrl and the mouse wheel, two fingers, or + and −. To move, drag or use the arrow keys.`), make("div", "", data.origin));
+    note.append(make("div", "", `${left}${data.axis}.${low} To zoom, use Ctrl and the mouse wheel, two fingers, or w and s. To move, drag or use a and d. To sum a range, hold Shift and drag. To clear everything, press Escape.`), make("div", "", data.origin));
 
     panel.append(bar, stage, legend, said, note);
     box.append(panel);

@@ -1,5 +1,5 @@
-"""The viewer that opens from a figure in a browser. The viewer supports zooming and panning, and it
-shows the names of events.
+"""The viewer that replaces a figure in a browser until the user closes it. It supports zooming and
+panning, shows the names and the nesting of events, leads from kernels to launches, and sums ranges.
 
 The viewer is a single script (viewer.js) without libraries. The script reads the JSON data next to
 it. In this data, each string occurs only once. If the script doesn't
@@ -107,8 +107,7 @@ def panel(data: str) -> str:
 @cache
 def script() -> str:
     """Return the HTML element with the script. The element must come after the panels."""
-    source = text_of("plots/viewer.js")
-    return f"<script>{source}</script>"
+    return f"<script>{text_of('plots/viewer.js')}</script>"
 
 
 def _columns(kept: pd.DataFrame) -> dict[str, object]:
