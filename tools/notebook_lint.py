@@ -104,9 +104,13 @@ def lint_all(folders: Folders, columns: int | None = None) -> list[Finding]:
 
 
 def too_wide(page: Page, columns: int | None) -> Iterator[tuple[int, str]]:
-    """Find lines of code with more than `columns` characters."""
-    for place, cell in page.cells("code"):
-        for line in cell.source.splitlines():
+    """Find lines of code with more than `columns` characters, also in code blocks of Markdown."""
+    for place, cell in enumerate(page.notebook.cells, start=1):
+        source = cell.source
+        if cell.cell_type == "markdown":
+            blocks = (each.content for each in markdown_tokens(source) if each.type == "fence")
+            source = "".join(blocks)
+        for line in source.splitlines():
             if columns and len(line) > columns:
                 yield (
                     place,

@@ -13,6 +13,9 @@
 #
 # **Before you start:** you need two CPU cores, but no experience with profilers. If your machine has an AMD GPU, the
 # lesson uses it.
+#
+# **How to run it:** press Shift+Enter in one cell after the other, from top to bottom. In an exercise, replace `...` with
+# your answer and run the cell. For help, add `q.hint()` as its last line. After a restart, begin with the first cell.
 
 # %%
 import proflab
@@ -36,7 +39,8 @@ lesson = proflab.start("00")
 # | backward | PyTorch computes how each weight affects the loss |
 # | optimizer | each weight changes slightly to reduce the loss |
 #
-# In the figure, the lane `ranges` shows these parts, and the lowest lane shows when the GPU works.
+# Run the next cell to draw one step. In the figure, the lane `ranges` shows these parts, and the lowest lane, `stream
+# 7`, shows when the GPU works.
 
 # %% slide="The GPU waits for data nearly all the time. The lowest lane shows when it works."
 found = proflab.recording("torch-h200-case-plain")
@@ -45,12 +49,12 @@ phases = tidyprof.phases(recorded)
 data_ns = phases.loc[phases["phase"] == "data", "duration_ns"].sum()
 steps_ns = tidyprof.steps(recorded)["duration_ns"].sum()
 figure = plots.timeline(recorded, step=11, title="One training step on an NVIDIA H200")
-waits = f"waiting for data: {data_ns / steps_ns:.0%} of both recorded steps"
-show_figure(figure, arrow=(waits, (150, 6), (0.12, 0.3)))
+waits = f"waiting for data: {data_ns / steps_ns:.0%} of this step and the one before"
+show_figure(figure, arrow=(waits, (60, 6.1), (0.06, 0.3)))
 
 # %%
-# 2 minutes: If the data were always ready, how many times as fast would the recorded steps be? Use `data_ns`, the total
-# time of the part `data`, and `steps_ns`, the total time of these steps.
+# 2 minutes: Suppose the data were always ready. How many times as fast would both recorded steps be together? Use
+# `data_ns`, the total time of the part `data`, and `steps_ns`, the total time of these steps.
 q = exercise("00.1", {"part_ns": data_ns, "steps_ns": steps_ns})
 # solution
 answer = steps_ns / (steps_ns - data_ns)
@@ -66,9 +70,8 @@ q.check(answer)
 # - `replay`: the tool isn't installed, so the course replays a stored run of it.
 # - `missing`: the tool isn't installed, but you don't need it yet.
 #
-# Run the cells from top to bottom. They write to one folder, `$FOLDER`, and nothing leaves your machine. In an
-# exercise, replace `...` with your answer and run the cell. For help, run `q.hint()`, `q.hint(2)` or `q.solution()`.
-# [The glossary](../docs/glossary.md) explains new terms.
+# The cells write to one folder, `$FOLDER`, and nothing leaves your machine. `q.hint(2)` gives more help with an exercise
+# than `q.hint()`, and `q.solution()` shows a solution. [The glossary](../docs/glossary.md) explains new terms.
 #
 # Every number comes with its source, because no single source can answer every question:
 
@@ -80,22 +83,23 @@ q.check(answer)
 # | figures that AMD published | how fast the same network runs on an MI300X | why it runs at that speed |
 # | *modeled: MI300X*, computed | what AMD's tools print | how much time a fix saves |
 #
-# Each modeled number comes with its error, which we determined from AMD's runs. The GPU model also
-# [assumes](../docs/contributors/gpumodel.md) how long the loader takes per image.
-# Most of a modeled step depends on this assumption. We made each H200 run only once or twice.
+# Each modeled number comes with its error compared with AMD's runs. Most of a modeled step is the time that the loader
+# takes per image, which the GPU model only [assumes](../docs/contributors/gpumodel.md). We made each H200 run only once
+# or twice.
 
 # %% [markdown] slide="Each tool leaves a question open, and the next lesson answers it."
 # ## The example run, on your machine
 #
 # The trace shows the course's example run. It trains ResNet-50 on CIFAR-100, a dataset of color photographs of 32 by 32
 # pixels in 100 classes. The images come from torchvision and the network from transformers. Like AMD's own example, the
-# run isn't tuned. Each core lesson ends with a question that its tool can't answer. The next lesson answers it:
+# run isn't tuned. At the end of each core lesson, one question stays open, and the next lesson answers it:
 #
 # {drawing method}
 #
 # `$EXAMPLE` is the command for the example run. In the next cell, `--batch-size 4` and `--max-steps 12` keep the run
 # short on a CPU, `--torch-profile` traces the last three steps, and `--run-dir` names the folder for the results. The
-# *device* is the GPU or, if there is none, the CPU. The run takes about half a minute on two cores.
+# *device* is the GPU or, if there is none, the CPU. The run takes half a minute on two idle cores, or minutes on busy
+# ones.
 #
 # Without the dataset, the trainer uses synthetic images, so ignore the loss. One line of the output states the
 # *conditions*: the network, the precision, the batch size and the device. With `automixed`, PyTorch computes safe
@@ -105,7 +109,7 @@ q.check(answer)
 # $EXAMPLE --batch-size 4 --max-steps 12 --torch-profile --run-dir $FOLDER/first
 
 # %% [markdown]
-# The dashed line shows the mean time of untraced steps. Is `data` also the largest part here?
+# In the next figure, the dashed line shows the mean time of untraced steps. Is `data` also the largest part here?
 
 # %% slide="On a machine without a GPU, arithmetic takes most of a step."
 here = tidyprof.Origin("measured", "this machine")
@@ -133,7 +137,8 @@ show_text(
 #
 # ## Predict
 #
-# To tell whether the example run is slow, you need a clock. First, guess two numbers for the H200.
+# To tell whether the example run is slow, you need a clock. First, guess how long its first step takes on the H200, and
+# how much two equal runs differ.
 
 # %%
 # solution
@@ -143,13 +148,13 @@ proflab.predict(
     "00.a", first_guess, unit="times", what="the first step relative to a typical one"
 )
 proflab.predict(
-    "00.b", difference_guess, unit="%", what="the difference between two runs"
+    "00.b", difference_guess, unit="%", what="the difference between equal runs"
 )
 
 # %% [markdown]
 # ## Capture: the clock
 #
-# Run the example again without the profiler (about half a minute on two cores):
+# Run the example again without the profiler:
 
 # %% language="bash"
 # $EXAMPLE --batch-size 4 --max-steps 8 --run-dir $FOLDER/second
@@ -163,7 +168,7 @@ proflab.predict(
 #
 # ## Lies 1 and 2: the wrong average
 #
-# Each run has a table with one row per step. The H200 runs up to lie 3 had no profiler.
+# Each run has a table with one row per step. The next H200 runs had no profiler.
 
 # %%
 import pandas as pd
@@ -215,8 +220,8 @@ show_text(
 q = exercise("00.2", {"plain": plain, "loaders": loaders})
 # solution
 sums = [steady(steps)[["images", "duration_ns"]].sum() for steps in (plain, loaders)]
-rates = [each["images"] / each["duration_ns"] for each in sums]
-answer = rates[1] / rates[0]
+per_ns = [each["images"] / each["duration_ns"] for each in sums]
+answer = per_ns[1] / per_ns[0]
 # end solution
 q.check(answer)
 
@@ -277,12 +282,15 @@ q.check(answer)
 # it reaches each event, so your program doesn't have to wait between steps. The trainer uses events:
 #
 # ```python
-# begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # also on AMD GPUs
+# # The same on AMD GPUs
+# begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 # begin.record()
 # step()
 # end.record()
-# torch.cuda.synchronize()  # once, after the run
-# begin.elapsed_time(end)  # in milliseconds
+# # Once, after the run
+# torch.cuda.synchronize()
+# # In milliseconds
+# begin.elapsed_time(end)
 # ```
 #
 # > **Note:** [AMD's example][script] reads the host's clock before it waits for the GPU. With `--precision bfloat16`,
@@ -295,7 +303,7 @@ q.check(answer)
 # When you publish a speed, also state its spread and its conditions.
 
 # %%
-# 4 minutes, open: Report on the steady steps of `loaders` in a dictionary with four keys. `median_ms` is the median
+# 4 minutes: Report on the steady steps of `loaders` in a dictionary with four keys. `median_ms` is the median
 # step time, and `quartiles_ms` is a pair of step times with the lower quartile first. `images_per_second` is the rate
 # over all these steps. `conditions` is a string that names the network, the precision (mixed), the batch size, the
 # device and the number of loaders.
@@ -338,7 +346,7 @@ loaders_once, loaders_again, _, plain_once, plain_again, _ = rates["images_per_s
 # the difference is real. Always time a program without the profiler.
 #
 # *Lie 5, trusting a single run:* without loaders, the untraced steps of both runs agree. With two loaders, the two
-# rates differ by a factor of two, because the loaders got ahead while the trace was being written, so these runs aren't
+# rates differ by a factor of two. While the trace was being written, the loaders got ahead, so these runs aren't
 # repeats. Always report how many runs you made.
 
 # %%
@@ -361,8 +369,8 @@ lesson.conclude(
     f"processes {loaders_once:,.0f} images/s, {loaders_once / plain_once:.1f} times as "
     f"many. AMD published {amd:,.0f} images/s (median) for ResNet-50 with this batch "
     "size on an MI300X.",
-    rules_out="that ResNet-50 must be this slow on an H200, but not yet the GPU as the "
-    "limit",
+    rules_out="that ResNet-50 must be this slow on an H200. The GPU may still be the "
+    "limit.",
     because="An option that helps isn't a diagnosis. Was the GPU busy, or did it wait?",
     next="01",
     origin=f"{h200.attrs['origin']}; recorded: AMD Instinct MI300X, "
@@ -372,7 +380,8 @@ lesson.conclude(
 # %% [markdown]
 # ## What a step clock can't see
 #
-# A clock shows how long a step takes, but not which part takes longest or whether the GPU is working.
+# A clock shows how long a step takes, but not which part takes longest or whether the GPU is working. The trace at the
+# start showed both, but it slowed down the program, so check its result with other tools.
 #
 # Known issues: [`import torch` hangs](../docs/known-issues.md#import-torch-hangs-without-devkfd), and [CIFAR-100 takes
 # an hour to download](../docs/known-issues.md#cifar-100-takes-an-hour-to-download).

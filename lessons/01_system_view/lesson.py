@@ -352,7 +352,7 @@ q.check(answer)
 q = exercise("01.2", seen)
 
 
-# 3 minutes, open: Write `def answer(busy_percent, power_watt, limit_watt)`. The function receives the activity in
+# 3 minutes: Write `def answer(busy_percent, power_watt, limit_watt)`. The function receives the activity in
 # percent (0 to 100), the power draw in watts and the power limit of that GPU in watts. Return True if the GPU looks
 # busy but does little work. Choose a power threshold between the recorded GPU's power draw without a network and its
 # power draw at full activity.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proflab.showing import point_at
 from tidyprof.plots import style
 
 if TYPE_CHECKING:
@@ -28,14 +29,12 @@ def work_map(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     table -- has the columns run, busy_percent and power_share_percent, the share of the power
              limit. Rows without a share are left out.
 
-    Raises ValueError for a table without any point, or without an origin.
+    Raises ValueError for a table without an origin.
     """
     from tidyprof.plots.figure import new_figure, origin_of, settings
 
     origin = origin_of(table)
     table = table.dropna(subset=["busy_percent", "power_share_percent"])
-    if not len(table):
-        raise ValueError("the table has no run to draw")
     with settings():
         figure, (axes,) = new_figure(origin, 4.2, title=title)
         groups = table.groupby("run", sort=False)
@@ -67,4 +66,9 @@ def work_map(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
         f" {hardest['power_share_percent']:.0f}% of the limit, belongs to {hardest['run']} at"
         f" {hardest['busy_percent']:.0f}% activity."
     )
+    # A GPU that waits for others, since it is busy, but draws little power.
+    waits = table[table["busy_percent"] > 90].nsmallest(1, "power_share_percent")
+    for busy, power in waits[["busy_percent", "power_share_percent"]].to_numpy():
+        text = f"{busy:.0f}% busy, but only at {power:.0f}% of the power limit"
+        point_at(figure, text, (busy, power), (0.35, 0.65))
     return figure

@@ -11,7 +11,7 @@
 # - tell what an idle GPU is waiting for: data, launches, other ranks, the host or only the profiler.
 #
 # **Before you start:** complete lesson 00. The traces come from an NVIDIA H200, and from MI300X GPUs with ROCm 6.4 to
-# 7.2. If your machine has a GPU, the lesson uses it.
+# 7.2.
 
 # %%
 import proflab
@@ -141,11 +141,10 @@ for row in sorted(prof.key_averages(), key=lambda row: -row.self_cpu_time_total)
     )
 
 # %% [markdown]
-# On a GPU, sort by `self_device_time_total`. `key_averages().table()` prints every column.
+# On a GPU, sort by `self_device_time_total`.
 #
-# *Self time* is spent in the operator alone, whereas *total time* includes the operators that it calls. The rows of
-# ranges include operators. Never add up total times or the GPU columns, because such a sum counts each kernel several
-# times.
+# *Self time* is spent in the operator alone, whereas *total time* includes the operators that it calls. Never add up
+# total times or the GPU columns, because such a sum counts each kernel several times.
 #
 # ## First look: what you see of loader processes
 #
@@ -349,7 +348,7 @@ whole_step = Intervals.window(step.start_ns, step.start_ns + step.duration_ns)
 use, loading = tidyprof.DeviceTime.of(gpu.device_events), data_of(gpu)
 
 # %%
-# 5 minutes, open: Divide `whole_step` into parts that add up to the step. Answer with a dictionary of the lengths of
+# 5 minutes: Divide `whole_step` into parts that add up to the step. Answer with a dictionary of the lengths of
 # the parts in ns. `compute` is the time in `use.computation`. During `data_wait`, the device does nothing (`use.busy`
 # contains all of its work) and the host is in `loading`. During `idle`, the device does nothing and the host is
 # elsewhere. Add a part for copies (`use.exposed_copy`).
@@ -365,7 +364,7 @@ answer = {
 q.check(answer)
 
 # %% [markdown]
-# The figure shows the library's budget for both traced steps, sorted by kind:
+# The library's budget:
 
 # %% slide="The budget names the largest part: the GPU waits for data."
 budget = tidyprof.step_budget(gpu, timeline="device")
@@ -398,8 +397,7 @@ show_text(
 # functions and network modules), `profile_memory` (every allocation) and `with_flops` (the arithmetic of a few
 # operators).
 #
-# The profiler can change the verdict, as in these three traced steps of a ResNet-50 on the same H200. The script
-# measured the dashed step time before the trace.
+# The profiler can change the verdict, as in these three traced steps of a ResNet-50 on the same H200:
 
 # %% slide="The dashed line shows the step without the profiler. The idle time behind it isn't real."
 found = proflab.recording("torch-h200-resnet50")
@@ -407,7 +405,9 @@ traced = tidyprof.step_budget(
     tidyprof.read(found.path, origin=found.origin), timeline="device"
 )
 unprofiled_ns = traced.attrs["unprofiled_step_ns"]
-show_figure(plots.step_budget(traced, title="Traced steps of a ResNet-50 on an H200"))
+figure = plots.step_budget(traced, title="Traced steps of a ResNet-50 on an H200")
+real_ms = unprofiled_ns / 1e6
+show_figure(figure, (f"real step: {real_ms:.1f} ms", (real_ms, -0.45), (0.72, 1.1)))
 
 # %%
 # 4 minutes: Without the profiler, for what percentage of a step is this GPU idle because it waits for launches?
@@ -430,7 +430,7 @@ q.check(answer)
 #
 # In JupyterLab, the button opens the trace in [Perfetto](https://ui.perfetto.dev) without an upload. Zoom with `w` and
 # `s`, and move with `a` and `d`. Click an event to see its shapes, the arrow from launch to kernel, and *Slices with
-# the same name*, a list of all such events.
+# the same name*.
 
 # %%
 proflab.perfetto(gpu, step=second, title="One step of the example run")

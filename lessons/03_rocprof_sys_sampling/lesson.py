@@ -124,11 +124,11 @@ show_text(
 )
 step = tidyprof.steps(steady.profile).iloc[1]
 window = int(step["start_ns"]), int(step["start_ns"] + step["duration_ns"])
-show_figure(
-    stacks_over_kernels(
-        steady.profile, *window, title="Call stacks above the GPU: one step"
-    )
-)
+title = "Call stacks above the GPU: one step"
+loading = tidyprof.phases(steady.profile).query("phase == 'data'")["duration_ns"]
+text = f"up to {loading.max() / 1e6:.0f} ms in `data`"
+figure = stacks_over_kernels(steady.profile, *window, title=title)
+show_figure(figure, (text, (20, 0.5), (0.5, 1.08)))
 
 # %% [markdown]
 # Zoom in:
@@ -382,7 +382,7 @@ q.check(answer)
 # # end solution
 
 # %%
-# 3 minutes, open: record a run whose longest gap is at most half as long, and answer with its folder: `answer = fixed`.
+# 3 minutes: record a run whose longest gap is at most half as long, and answer with its folder: `answer = fixed`.
 q = exercise("03.3", steady)
 # solution
 # In the cell above, after `rm -rf $FOLDER/fixed`:

@@ -113,32 +113,24 @@ def _closer(
     title: str | None,
 ) -> str:
     """Return the data of the viewer that zooms into stacks and device work."""
-    lanes, rows = [], []
-    for thread, label in threads.items():
-        rows += [(len(lanes) + depth, *box, 0) for depth, *box in boxes[thread]]
-        lanes += [label] + [""] * max((depth for depth, *_ in boxes[thread]), default=0)
-    for look, (label, table, name) in enumerate(
-        [("ranges of the CPU", ranges, "phase"), ("device", profile.device_events, "short_name")],
-        start=1,
-    ):
+    rows = [(lane, *box[1:], 0) for lane, one in enumerate(threads) for box in boxes[one]]
+    for look, table, name in ((1, ranges, "phase"), (2, profile.device_events, "short_name")):
         ends = table["start_ns"] + table["duration_ns"]
         columns = (table["start_ns"], ends, table[name].astype(str))
-        rows += [(len(lanes), *row, look) for row in zip(*columns, strict=True)]
-        lanes.append(label)
+        rows += [(len(threads) + look - 1, *row, look) for row in zip(*columns, strict=True)]
     drawn = pd.DataFrame(rows, columns=["row", "begin", "end", "name", "look"])
     drawn = drawn[(drawn["end"] > begin_ns) & (drawn["begin"] < end_ns)]
     starts, ends = (drawn[side].round().astype("int64") - begin_ns for side in ("begin", "end"))
     return viewer.boxes(
         drawn.assign(start=starts, length=ends - starts, whole_name=drawn["name"]),
         end_ns - begin_ns,
-        lanes,
+        [*threads.values(), "ranges of the CPU", "device"],
         LOOKS,
         origin=str(profile.origin),
         title=title,
         unit="ns",
         things="boxes",
         axis="A stack extends halfway to its neighbors; callers are above the functions they call",
-        deep=True,
     )
 
 
@@ -164,54 +156,38 @@ def _fits(share: float, name: str) -> bool:
 
 def _named(boxes: Iterable[Box], whole: float) -> Iterator[Box]:
     """Yield the boxes that have room for their names, each under a caller that has room.
-    Narrow neighbors become one box if that box has room.
 
     boxes -- sorted by level, from the outermost function inwards.
     """
-
-    def fits(box: Box) -> bool:
-        return _fits((box[2] - box[1]) / whole, box[3])
-
     # Readers couldn't place a box without a named caller above it.
     parents = [(-np.inf, np.inf)]
-    for depth, level in groupby(boxes, key=itemgetter(0)):
-        found, named, narrow = list(level), [], []
-        for left, right in parents:
-            run: list[Box] = []
-            for box in [one for one in found if left <= one[1] < right]:
-                if run and (box[1] > run[-1][2] or fits(box)):
-                    narrow.append(run)
-                    run = []
-                (named if fits(box) else run).append(box)
-            narrow.append(run)
-        several = [
-            (depth, run[0][1], run[-1][2], f"{len({name for *_, name in run})} functions")
-            for run in narrow
-            if len(run) > 1
+    for _, level in groupby(boxes, key=itemgetter(0)):
+        named = [
+            box
+            for box in level
+            if _fits((box[2] - box[1]) / whole, box[3])
+            and any(left <= box[1] < right for left, right in parents)
         ]
-        yield from (*named, *filter(fits, several))
+        yield from named
         parents = [(begin, end) for _, begin, end, _ in named]
 
 
 def _draw_ranges(axes: Axes, ranges: pd.DataFrame, begin_ns: int, end_ns: int) -> None:
-    """Draw the parts of the step. A name that is wider than its range goes above it, unless the
-    name of a longer range is there.
+    """Draw the parts of the step. A name that is wider than its range goes above it and ends with
+    it, if there is room.
     """
     whole = end_ns - begin_ns
     left = ranges["start_ns"].clip(begin_ns, end_ns) - begin_ns
     right = (ranges["start_ns"] + ranges["duration_ns"]).clip(begin_ns, end_ns) - begin_ns
     parts = ranges.assign(left=left, right=right).query("left < right")
-    taken: list[tuple[float, float]] = []
-    for part in parts.sort_values("duration_ns")[::-1].itertuples():
+    for part in parts.itertuples():
         _bar(axes, *RANGES[:2], part.left, part.right, whole, part.phase, "range")
         if _fits((part.right - part.left) / whole, part.phase):
             continue
         wide = whole * len(part.phase) * style.CHARACTER_POINTS / 72 / INCHES
-        begin = min(part.left, whole - wide)
-        if all(begin + wide < first or last < begin for first, last in taken):
-            taken.append((begin, begin + wide))
-            at = ((begin + wide / 2) / 1e6, RANGES[2])
-            axes.text(*at, part.phase, ha="center", va="bottom", parse_math=False)
+        if wide < part.right:
+            at = (part.right / 1e6, RANGES[2])
+            axes.text(*at, part.phase, ha="right", va="bottom", parse_math=False)
 
 
 def _bar(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from proflab.showing import show_figure
+from proflab.showing import point_at, show_figure
 from tidyprof.plots import style
 from tidyprof.plots.figure import new_figure, settings
 
@@ -53,4 +53,8 @@ def show_roofline(
     best = ", ".join(f"{name} {max(rates) / TERA:.2g}" for name, (_, rates) in points.items())
     flat = ", ".join(f"{name} {rate / TERA:,.0f}" for name, rate in roofs.items())
     figure.alternative_text = f"{title}. Highest rates in TFLOP/s: {best}. Flat roofs: {flat}."
+    _, (x, rates) = max(points.items(), key=lambda item: max(item[1][1]))
+    best = max(rates)
+    text = f"fastest: {best / TERA:.0f} TFLOP/s"
+    point_at(figure, text, ([*x][[*rates].index(best)], best / TERA), (0.2, 0.32))
     show_figure(figure)

@@ -195,9 +195,12 @@ show_table(some, "range tid start end", "The first ranges", origin=origin)
 STARTS = "SELECT start FROM marks WHERE range = 'data' ORDER BY start"
 starts = pd.read_sql(STARTS, train)["start"]
 step = {"start_ns": starts[1], "end_ns": starts[2]}
-show_figure(
-    plots.timeline(trace, **step, title="Step 2: kernels run after their launch")
-)
+QUEUED = """SELECT count(*) FROM kernels k JOIN regions r ON r.stack_id = k.stack_id
+WHERE ? BETWEEN r.start AND k.start"""
+five_ms = int(starts[1]) + 5_000_000
+(queued,) = train.execute(QUEUED, [five_ms]).fetchone()
+figure = plots.timeline(trace, **step, title="Step 2: kernels run after their launch")
+show_figure(figure, (f"{queued} kernels are queued", (5, 2.6), (0.5, 0.6)))
 
 # %% [markdown]
 # The host finishes `forward` while the GPU still runs its kernels. A second thread launches the backward pass.
@@ -305,7 +308,8 @@ q.check(answer)
 # [rpd](https://github.com/ROCm/rocmProfileData) is older than rocpd and isn't part of ROCm. On Ubuntu, install it:
 #
 # ```
-# sudo apt install sqlite3 libsqlite3-dev libfmt-dev nlohmann-json3-dev xxd cmake build-essential
+# sudo apt install sqlite3 libsqlite3-dev libfmt-dev nlohmann-json3-dev xxd \
+#     cmake build-essential
 # git clone https://github.com/ROCm/rocmProfileData && cd rocmProfileData
 # git submodule update --init rlog && sudo ./install.sh
 # ```

@@ -59,8 +59,7 @@ lesson.findings()
 # 1. `init_process_group` meets the other ranks. On GPUs, use `"nccl"`, which is RCCL on AMD's.
 # 2. `DistributedSampler` selects different samples per rank.
 # 3. DDP gives all ranks rank 0's weights. On a GPU, call `torch.cuda.set_device(local_rank)`, then `.cuda()`.
-# 4. The learning rate is larger.
-# 5. DDP calls all-reduce during the backward pass.
+# 4. DDP calls all-reduce during the backward pass.
 
 # %%
 # %%writefile {lesson.folder}/ranks.py
@@ -225,7 +224,7 @@ show_table(both, columns, f"Both runs, {runs['late'].steps} steps", origin=origi
 #
 # A host can be late because its CPU cores are far from its GPU. *Binding* assigns cores to each rank. On an MI250X,
 # each die is a separate GPU with its own cores. The [cluster guide](../docs/slurm.md#cores-and-gpus-of-a-rank) lists
-# bindings, including one to try.
+# bindings.
 #
 # Even in the healthy run, one rank arrives last more often than the others, so `arrived_last` alone proves nothing.
 # Measure **how late each rank is in each step**, with a healthy run (same machine and batch size) as the threshold. The
@@ -263,12 +262,14 @@ show_text(
 recorded = proflab.recording("torch-mi300-ddp-4ranks-fused")
 run = tidyprof.read(recorded.path, origin=recorded.origin)
 unknown = tidyprof.collectives(run)
-show_figure(plots.collectives(unknown, title="Which rank waits in which collective?"))
+longest = unknown.loc[unknown["wait_ns"].idxmax()]
+text = f"rank {longest['rank']} waits for {longest['wait_ns'] / 1e6:.1f} ms"
+figure = plots.collectives(unknown, title="Which rank waits in which collective?")
+show_figure(figure, (text, tuple(longest[["number", "rank"]]), (0.4, 1.05)))
 
 # %% [markdown]
-# Each row is a rank, and each column is a collective. The brighter a cell is, the longer the rank waited. A dot marks
-# the rank that arrived last. In the two *broadcasts* at the start of each step, rank 0 sends statistics without
-# waiting.
+# The brighter a cell is, the longer the rank waited. In the two *broadcasts* at the start of each step, rank 0 sends
+# statistics without waiting.
 
 # %%
 # 4 minutes: the trace has three steps. The suspect is the rank with the largest median lateness. From the suspect's
@@ -348,16 +349,12 @@ q.check(answer)
 # ## Decide
 #
 # By the strict rule, rank 3 in AMD's run is a straggler. `tidyprof triage` is more careful and names none because rank
-# 3 does no more work than the others, and half of the traced step may be profiler overhead. Report that it
-# arrives last.
+# 3 does no more work than the others, and half of the traced step may be profiler overhead.
 
 # %%
 first, slow = table.loc[0], table.loc[table["arrived_last"].idxmax()]
 proflab.reveal("07.a", 100 * first["wait_ns"] / first["communication_ns"], run)
 proflab.reveal("07.b", transfer_ms, run)
-
-# %% [markdown]
-# You have seen four limits: data, launches, kernels, a late rank.
 
 # %% slide="On AMD's four GPUs, one rank arrives last in nearly all collectives."
 # Milliseconds per step
@@ -415,7 +412,7 @@ lesson.conclude(
 #
 # {snippet 07_ranks_job.sh}
 #
-# This script is for PBS and PALS, with values for Aurora's Intel GPUs. The program writes traces.
+# This script is for PBS and PALS, with values for Aurora's Intel GPUs.
 #
 # {snippet 07_ranks_job_pbs.sh}
 

@@ -344,9 +344,11 @@ q.check(answer)
 # Before you use the agent, try two quicker checks, which work with any program:
 #
 # ```bash
-# AMD_LOG_LEVEL=4 AMD_SERIALIZE_KERNEL=3 python train.py 2> hip.log   # large: one rank, one step
-# tail -n 30 hip.log                                                # the last launch is the one that failed
-# HIP_LAUNCH_BLOCKING=1 PYTHONFAULTHANDLER=1 python train.py        # prints the line that launched the kernel
+# # The log is large: use one rank and one step. The last launch is the one that failed
+# AMD_LOG_LEVEL=4 AMD_SERIALIZE_KERNEL=3 python train.py 2> hip.log
+# tail -n 30 hip.log
+# # Prints the line that launched the kernel
+# HIP_LAUNCH_BLOCKING=1 PYTHONFAULTHANDLER=1 python train.py
 # ```
 #
 # The agent has more options:

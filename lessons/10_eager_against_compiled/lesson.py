@@ -331,7 +331,7 @@ print(str(reason.reason).splitlines()[0])
 # `torch.compile(model, fullgraph=True)` turns graph breaks into errors.
 
 # %%
-# 4 minutes, open: write `repaired(x)`, which returns the same results as `careful(x)` but compiles to one graph. It can
+# 4 minutes: write `repaired(x)`, which returns the same results as `careful(x)` but compiles to one graph. It can
 # call `Block.forward(careful, x)`. Clamping doesn't change values within the limits.
 q = exercise("10.3", (careful, batch))
 

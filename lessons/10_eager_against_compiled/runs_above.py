@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import tidyprof
+from proflab.showing import point_at
 from tidyprof.plots import TidyFigure, style
 from tidyprof.plots.figure import add_legend, new_figure, settings
 
@@ -25,7 +26,7 @@ def runs_above(runs: Mapping[str, Profile], title: str) -> TidyFigure:
     """Draw one row for the CPU and one for the GPU of each run. A triangle marks the start of each
     phase `data`, which is too short to see.
     """
-    words = []
+    words, ends = [], []
     with settings():
         origin = str(next(iter(runs.values())).origin)
         figure, (axes,) = new_figure(origin, height=3.6, title=title)
@@ -33,6 +34,7 @@ def runs_above(runs: Mapping[str, Profile], title: str) -> TidyFigure:
             phases, device = tidyprof.phases(run), run.device_events.assign(phase="GPU busy")
             start = tidyprof.steps(run)["start_ns"].min()
             data = (phases.loc[phases["phase"] == "data", "start_ns"] - start) / 1e6
+            ends.append(((device["start_ns"] + device["duration_ns"]).max() - start) / 1e6)
             words.append(f"{name} at {', '.join(f'{ms:.1f}' for ms in data)} ms")
             axes.plot(data, [-2 * row + 0.5] * len(data), "v", color=style.TEXT, clip_on=False)
             for look, (color, hatch) in LOOKS.items():
@@ -48,4 +50,6 @@ def runs_above(runs: Mapping[str, Profile], title: str) -> TidyFigure:
         axes.set(xlim=0, xlabel="time, ms (a triangle marks the request of the next batch)")
         add_legend(axes, LOOKS)
     figure.alternative_text = f"{title}: batches are requested {'; '.join(words)}."
+    first, last = ends[0], ends[-1]
+    point_at(figure, f"{first - last:.0f} ms earlier", (last, -2 * row - 0.8), (0.88, 0.4))
     return figure

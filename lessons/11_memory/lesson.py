@@ -326,10 +326,7 @@ left = tidyprof.memory_blocks(crowded)
 free = left[left["state"] == "inactive"]["bytes"] / MEBIBYTE
 show_text(f"Failed requests of 64 MiB: {(crowded.events['name'] == 'oom').sum()}")
 reserved = left["bytes"].sum() / MEBIBYTE
-show_text(
-    f"Free: {free.sum():.0f} of {reserved:.0f} MiB. Largest free block: "
-    f"{free.max():.0f} MiB."
-)
+show_text(f"Free: {free.sum():.0f} of {reserved:.0f} MiB.")
 show_figure(memory_map(left, "Every segment holds a tensor that stays in memory"))
 
 # %% [markdown]

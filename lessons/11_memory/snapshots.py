@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proflab import journal
-from tidyprof.plots import style, viewer
+from proflab.showing import point_at
+from tidyprof.plots import style
 from tidyprof.plots.figure import TidyFigure, add_legend, new_figure, origin_of, settings
 from tidyprof.atomic_write import whole_file
 
@@ -97,7 +98,6 @@ def memory_map(blocks: pd.DataFrame, title: str | None = None) -> TidyFigure:
     names = blocks["state"].astype(str).str.replace("_", " ")
     table = blocks.assign(row=rows, start=starts, length=blocks["bytes"], name=names)
     drawn = table[names.isin([*LOOKS])]
-    drawn = drawn.assign(whole_name=drawn["name"], look=drawn["name"].map([*LOOKS].index))
     with settings():
         figure, (axes,) = new_figure(origin_of(blocks), height=3.2, title=title)
         for name, (color, hatch) in LOOKS.items():
@@ -108,19 +108,10 @@ def memory_map(blocks: pd.DataFrame, title: str | None = None) -> TidyFigure:
         axes.set(xlabel="MiB in the segment", ylabel="segment", ylim=(rows.max() + 0.6, -0.6))
         add_legend(axes, LOOKS)
     free = 100 * drawn.loc[drawn["name"] == "inactive", "length"].sum() / blocks["bytes"].sum()
-    lanes = [f"segment {number}" for number in range(rows.max() + 1)]
     figure.alternative_text = (
-        f"{len(lanes)} segments of memory as bars. {free:.0f}% of their bytes are free."
+        f"{rows.max() + 1} segments of memory as bars. {free:.0f}% of their bytes are free."
     )
-    figure.closer = viewer.boxes(
-        drawn,
-        int((starts + blocks["bytes"]).max()),
-        lanes,
-        LOOKS,
-        origin=origin_of(blocks),
-        title=title,
-        unit="bytes",
-        things="blocks",
-        axis="Horizontal: place in the segment",
-    )
+    for block in drawn[drawn["name"] == "inactive"].nlargest(1, "length").itertuples():
+        text = f"largest free block: {block.length / MEBIBYTE:.0f} MiB"
+        point_at(figure, text, (1.05 * block.start / MEBIBYTE, block.row), (0.4, 0.6))
     return figure

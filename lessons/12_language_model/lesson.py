@@ -11,7 +11,7 @@
 # - measure a model's prefill and decode times, and compare them with that bound;
 # - read the trace of a HIP graph without being misled by its "idle" time and its launch statistics.
 #
-# **Before you start:** complete lessons 00, 02 and 05. The lesson uses your GPU if you have one, but doesn't need it.
+# **Before you start:** complete lessons 00, 02 and 05. You don't need a GPU.
 
 # %%
 import json
@@ -122,10 +122,10 @@ show_text(
 )
 
 # %% [markdown]
-# Software that reads these bytes can't exceed this bound. Each weight takes up two bytes and needs two operations per
-# token. Therefore, the *intensity* (operations per byte, lesson 05) equals the number of tokens that the GPU processes
-# each time it reads the weights, which is the prompt length in prefill and the number of requests in decode. Above the
-# *knee* of the roofline, which is the peak arithmetic rate divided by the bandwidth, arithmetic is the limit.
+# Each weight takes up two bytes and needs two operations per token. Therefore, the *intensity* (operations per byte,
+# lesson 05) equals the number of tokens that the GPU processes each time it reads the weights, which is the prompt
+# length in prefill and the number of requests in decode. Above the *knee* of the roofline, which is the peak arithmetic
+# rate divided by the bandwidth, arithmetic is the limit.
 
 
 # %%
@@ -317,9 +317,8 @@ for server, run in runs.items():
 call, nodes = graph_of(sglang)
 begin = int(call["start_ns"])
 window = {"start_ns": begin - 300_000, "end_ns": begin + 4 * int(call["duration_ns"])}
-show_figure(
-    plots.timeline(sglang, **window, title="After one call, only the GPU works")
-)
+figure = plots.timeline(sglang, **window, title="After one call, only the GPU works")
+show_figure(figure, (f"starts {len(nodes)} kernels", (1.88, 1.9), (0.5, 0.7)))
 
 # %% [markdown]
 # In a graph, launching a kernel takes the host only a fraction of the usual time, and no Python code or operators run.
@@ -497,7 +496,7 @@ q.check(answer)
 # | a single request | [speculative decoding][spec]: a small model proposes several tokens, and the large one checks them |
 # | individual launches on AMD GPUs | `HIP_FORCE_DEV_KERNARG=1`, as described in the same guide (set in AMD's vLLM images) |
 #
-# We haven't measured any of these fixes, so time your own program before and after.
+# We haven't measured these fixes.
 #
 # [graph]: https://docs.pytorch.org/docs/stable/generated/torch.cuda.graphs.graph.html
 # [compile]: https://docs.pytorch.org/docs/stable/generated/torch.compile.html

@@ -107,7 +107,11 @@ show_table(spread, "release runs mean_ms min_ms max_ms", caption, origin=origin)
 # %%
 path = repeats_in(folders["second"])[0]
 steps = tidyprof.steps(tidyprof.read(path), "device")
-show_figure(plots.step_times(steps, title="The first step and the others"))
+first_ms = steps["duration_ns"].iloc[0] / 1e6
+show_figure(
+    plots.step_times(steps, title="The first step and the others"),
+    (f"{first_ms:.0f} ms of warm-up", (0.33, 120), (0.35, 0.75)),
+)
 
 # %% [markdown] tags=["given"]
 # How far can you trust the ratio of two means? A *permutation test* (lesson 08) exchanges runs between the versions in

@@ -30,11 +30,7 @@ def plot_own_parts(
 
     table -- a row for each bar, named in its index, and a column for each part, in ms. A part that
              a bar lacks is <NA>.
-
-    Raises ValueError for a table without rows or parts.
     """
-    if table.empty:
-        raise ValueError("there is nothing to plot: the table has no rows or no parts")
     # All bars have the same order, so that readers can compare parts. Plots expect times in ns.
     ordered = table.fillna(0)[table.sum().sort_values(ascending=False, kind="stable").index] * 1e6
     spare = cycle(_OTHER_LOOKS)
@@ -55,7 +51,7 @@ def plot_own_parts(
         axes.set_xlabel(f"time, {unit}")
     said = [
         f"{run}: {duration_text(total)}, the largest part is {parts.idxmax()} with"
-        f" {100 * parts.max() / total:.0f} %"
+        f" {100 * parts.max() / total:.0f}%"
         for (run, parts), total in zip(ordered.iterrows(), totals, strict=True)
     ]
     figure.alternative_text = f"Stacked bars of a step's parts. {'; '.join(said)}."

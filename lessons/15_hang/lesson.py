@@ -236,8 +236,9 @@ q.check(answer)
 # PyTorch's *watchdog* thread [writes][watchdog] a message:
 #
 # ```text
-# [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=BROADCAST, NumelIn=...,
-#     NumelOut=..., Timeout(ms)=600000) ran for 600081 milliseconds before timing out.
+# [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1,
+#     OpType=BROADCAST, NumelIn=..., NumelOut=..., Timeout(ms)=600000) ran for
+#     600081 milliseconds before timing out.
 # ```
 #
 # `SeqNum` is the call number, and `NumelIn` is the input size in elements. Only waiting ranks write this message.

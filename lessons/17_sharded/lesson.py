@@ -205,9 +205,9 @@ more = 100 * (sent_mb("fsdp") / sent_mb("ddp") - 1)
 
 # %% [markdown]
 # A GPU job sends the same number of bytes, so divide it by the bandwidth of the *job's* links to estimate the transfer
-# time. The durations in this CPU trace don't apply to GPUs, because gloo copies all data through shared CPU cores. The
-# overlap is different too. On a CPU, the host waits inside `FSDP::all_gather`. On a GPU, the host continues, and the
-# gather runs on a separate stream while the previous layer computes.
+# time. The durations in this CPU trace don't apply to GPUs, because gloo copies all data through shared CPU cores. On a
+# CPU, the host waits inside `FSDP::all_gather`. On a GPU, the host continues, and the gather runs on a separate stream
+# while the previous layer computes.
 #
 # ## Compare the memory with the prediction
 #
@@ -225,9 +225,10 @@ for how in ("fsdp", "fsdp_keep"):
     names = starts["name"].str.removeprefix("FSDP::pre_")
     phases = starts.assign(name=names, duration_ns=lengths)[:-1]
     title = f"{how}: memory that one step allocates"
-    show_figure(
-        plots.memory(traces[how], ["allocated memory"], title=title, phases=phases)
-    )
+    use = traces[how].counters.query("name == 'allocated memory'")["value"] / 2**20
+    figure = plots.memory(traces[how], ["allocated memory"], title=title, phases=phases)
+    peak = use.max()
+    show_figure(figure, (f"{peak:.1f} MiB", (use.argmax(), peak), (0.6, 0.85)))
 
 # %% [markdown]
 # Under `fsdp`, memory use rises when a unit's parameters arrive and falls when FSDP frees them. Under `fsdp_keep`,
@@ -258,10 +259,10 @@ show_table(memory, " ".join(memory), "Memory of rank 0", origin=origin)
 #
 # Under FSDP, a rank's peak memory is far above the memory that it holds between steps. One layer is a quarter of this
 # network, so one gathered layer needs as much memory as all the parameters that a rank keeps. Each gather or
-# reduce-scatter buffer needs as much again. With 80 layers, a gathered layer would be only 1/80 of the network.
+# reduce-scatter buffer needs as much again.
 #
 # Keeping the parameters increases peak memory but saves communication. Under HSDP, each rank holds twice as much as
-# under FSDP, but its gathers stay within a pair of ranks. On a cluster, they would stay within a node.
+# under FSDP, but its gathers stay within a pair of ranks.
 #
 # ## Trap: a misleading bandwidth column
 #
@@ -336,8 +337,8 @@ skew_s = (published["calls"] * published["skew_us"]).sum() / 1e6
 show_text(f"The skews of all collectives add up to {skew_s:.1f} s.")
 
 # %% [markdown]
-# Rank 0 usually arrives first and waits. Its total waiting time agrees with the sum of the skews. Rank 0's trace alone
-# would make the network look several times slower than it is.
+# Rank 0 usually arrives first and waits. Rank 0's trace alone would make the network look several times slower than it
+# is.
 
 # %%
 run = pd.read_csv(lesson.file("published_timeline.csv"), comment="#").iloc[0]
@@ -359,7 +360,8 @@ q.check(answer)
 #
 # The course's GPU model simulates this step on eight MI300X GPUs. Matrix products, attention and FSDP's copies run on
 # one stream, while gathers and reduce-scatters run on another. The GPU model derives the speed of these collectives
-# from an all-reduce on *four* MI300X GPUs and the number of links ([what the GPU model assumes](../docs/contributors/gpumodel.md)).
+# from an all-reduce on *four* MI300X GPUs and the number of links ([what the GPU model
+# assumes](../docs/contributors/gpumodel.md)).
 
 # %%
 knobs = pd.read_csv(lesson.file("modeled_knobs.csv"), comment="#")

@@ -53,7 +53,8 @@ folder = lesson.folder
 # | backward | PyTorch computes how each weight affects the loss |
 # | optimizer | each weight changes slightly to reduce the loss |
 #
-# In the figure, the lane `ranges` shows these parts, and the lowest lane shows when the GPU works.
+# Run the next cell to draw one step. In the figure, the lane `ranges` shows these parts, and the lowest lane, `stream
+# 7`, shows when the GPU works.
 
 # %%
 found = proflab.recording("torch-h200-case-plain")
@@ -62,12 +63,12 @@ phases = tidyprof.phases(recorded)
 data_ns = phases.loc[phases["phase"] == "data", "duration_ns"].sum()
 steps_ns = tidyprof.steps(recorded)["duration_ns"].sum()
 figure = plots.timeline(recorded, step=11, title="One training step on an NVIDIA H200")
-waits = f"waiting for data: {data_ns / steps_ns:.0%} of both recorded steps"
-show_figure(figure, arrow=(waits, (150, 6), (0.12, 0.3)))
+waits = f"waiting for data: {data_ns / steps_ns:.0%} of this step and the one before"
+show_figure(figure, arrow=(waits, (60, 6.1), (0.06, 0.3)))
 
 # %%
-# 2 minutes: If the data were always ready, how many times as fast would the recorded steps be? Use `data_ns`, the total
-# time of the part `data`, and `steps_ns`, the total time of these steps.
+# 2 minutes: Suppose the data were always ready. How many times as fast would both recorded steps be together? Use
+# `data_ns`, the total time of the part `data`, and `steps_ns`, the total time of these steps.
 q = exercise("00.1", {"part_ns": data_ns, "steps_ns": steps_ns})
 # solution
 answer = steps_ns / (steps_ns - data_ns)
@@ -142,7 +143,7 @@ whole_step = Intervals.window(step.start_ns, step.start_ns + step.duration_ns)
 use, loading = tidyprof.DeviceTime.of(gpu.device_events), data_of(gpu)
 
 # %%
-# 5 minutes, open: Divide `whole_step` into parts that add up to the step. Answer with a dictionary of the lengths of
+# 5 minutes: Divide `whole_step` into parts that add up to the step. Answer with a dictionary of the lengths of
 # the parts in ns. `compute` is the time in `use.computation`. During `data_wait`, the device does nothing (`use.busy`
 # contains all of its work) and the host is in `loading`. During `idle`, the device does nothing and the host is
 # elsewhere. Add a part for copies (`use.exposed_copy`).
@@ -271,7 +272,7 @@ for name, count in Counter(name for stack in seen for name in stack).most_common
 # # end solution
 
 # %%
-# 3 minutes, open: record a run whose longest gap is at most half as long, and answer with its folder: `answer = folder / "fixed"`.
+# 3 minutes: record a run whose longest gap is at most half as long, and answer with its folder: `answer = folder / "fixed"`.
 q = exercise("03.3", steady)
 # solution
 # In the cell above, after `rm -rf $FOLDER/fixed`:
@@ -404,7 +405,7 @@ print(text[text.find("def numbers_of") :])
 # ## What is wrong with this script?
 
 # %%
-# 5 minutes, open: Which part of the step contains work that the script repeats needlessly, and which function does this
+# 5 minutes: Which part of the step contains work that the script repeats needlessly, and which function does this
 # work? Answer with a pair of strings, `part, function`. Then fix the script: `FIX` maps text in the script to its
 # replacement. (If you use your own script, write `FIX` and ignore the check.)
 q = exercise("90.1", None if OWN_SCRIPT else text)

@@ -215,7 +215,7 @@ def render(
         for nanoseconds in (first.lower_quartile_ns, first.median_step_ns, first.upper_quartile_ns)
     )
     which = (
-        f"{first.steady_steps} steady steps"
+        "the steady steps"
         if first.steady
         else "all steps, because there is no steady step without the profiler"
     )
@@ -223,7 +223,7 @@ def render(
     memory = max(summary.peak_memory_bytes for summary in summaries)
     rows = [
         ("stopped early", stop_reason),
-        ("steps", f"{first.steps} ({warmup} warmup, reported separately)"),
+        ("steps", f"{first.steps} ({warmup} warmup, {first.steady_steps} steady and unprofiled)"),
         (
             "compilation",
             first.compile_ns and f"{first.compile_ns / 1e9:.1f} s, before the first step",

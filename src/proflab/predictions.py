@@ -119,7 +119,7 @@ def verdict(predicted: float | str, result: float | str, unit: str = "") -> str:
         return f"{off} too {side}"
     if factor <= ABOUT_RIGHT:
         return "about right"
-    return f"{number(float(f'{factor:.2g}'))} times too {side}"
+    return f"too {side} by a factor of {number(float(f'{factor:.2g}'))}"
 
 
 def _times_off(predicted: float, result: float) -> float | None:

@@ -133,24 +133,31 @@ def show_text(text: str) -> None:
 Point = tuple[float, float]
 
 
+def point_at(figure: TidyFigure, text: str, place: Point, beside: Point) -> None:
+    """Add a text with an arrow to what matters in the first axes of a figure.
+
+    - place: the place in the data that the arrow points at.
+    - beside: the place of the text as shares of the width and height of the axes.
+    """
+    figure.axes[0].annotate(
+        text,
+        place,
+        beside,
+        textcoords="axes fraction",
+        fontweight="bold",
+        bbox={"facecolor": "white", "edgecolor": "black"},
+        arrowprops={"arrowstyle": "->", "linewidth": 1.5},
+    )
+    figure.alternative_text += f" An arrow points at: {text}."
+
+
 def show_figure(figure: TidyFigure, arrow: tuple[str, Point, Point] | None = None) -> None:
     """Show a figure from `tidyprof.plots` with its text alternative.
 
-    - arrow: a text with an arrow to what matters, as the text, the place in the data that the arrow
-      points at, and the place of the text as shares of the width and height.
+    - arrow: the text, place and beside of `point_at`.
     """
     if arrow:
-        text, place, beside = arrow
-        figure.axes[0].annotate(
-            text,
-            place,
-            beside,
-            textcoords="axes fraction",
-            fontweight="bold",
-            bbox={"facecolor": "white", "edgecolor": "black"},
-            arrowprops={"arrowstyle": "->", "linewidth": 1.5},
-        )
-        figure.alternative_text += f" An arrow points at {text}."
+        point_at(figure, *arrow)
     figure.restate(stated_once(figure.origin, figure.get_suptitle()))
     show(Picture(figure))
 

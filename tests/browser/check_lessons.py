@@ -53,6 +53,18 @@ return wide.map(box => box.scrollWidth + ' in ' + box.clientWidth + ': ' \
 + box.innerText.slice(0, 80));
 """
 
+WRAPPED_CODE = """
+const tall = (box, lines) => box.clientHeight > (lines + 0.5) * parseFloat(getComputedStyle(box)\
+.lineHeight) + parseFloat(getComputedStyle(box).paddingTop) * 2;
+const lines = [...document.querySelectorAll('.jp-CodeCell .cm-line')].filter(line => tall(line, 1));
+const blocks = [...document.querySelectorAll('.jp-MarkdownOutput pre')]
+    .filter(block => tall(block, block.innerText.trimEnd().split('\\n').length));
+const cut = [...document.querySelectorAll('.jp-CodeCell .jp-InputArea .cm-scroller')]
+    .filter(box => box.scrollWidth > box.clientWidth + arguments[0]);
+return [...lines, ...blocks, ...cut].map(box => box.innerText.slice(0, 80));
+"""
+"""Lines of code that are wrapped or too wide."""
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -82,6 +94,7 @@ def test_a_lesson_fits_its_window_and_can_be_read(
     assert browser.execute_script("return document.body.dataset.jpThemeName") == THEMES[theme]
     assert browser.execute_script(RED_BOXES) == []
     assert browser.execute_script(TOO_WIDE, ALLOWED_TO_SCROLL) == []
+    assert browser.execute_script(WRAPPED_CODE, ALLOWED_TO_SCROLL) == []
     # JupyterLab's own colors for code are not ours to judge.
     texts, hard = hard_to_read(
         browser, ".jp-OutputArea-output, .jp-MarkdownOutput", "svg, .jp-RenderedMarkdown pre"

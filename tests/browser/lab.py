@@ -109,7 +109,7 @@ def open_notebook(browser: Any, address: str, path: str, root: Path = REPOSITORY
     set_size(browser, 1280)
     console_errors(browser)  # of other pages
     begin, _, token = address.partition("/lab/tree/notebooks/00_start_here.ipynb")
-    browser.get(f"{begin}/doc/tree/{path}{token}")
+    browser.get(f"{begin}/lab/tree/{path}{token}")
     cells = len(json.loads((root / path).read_text())["cells"])
     wait_for(browser, lambda: browser.execute_script(COUNT_OF_CELLS) >= cells)
 

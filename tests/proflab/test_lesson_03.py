@@ -125,7 +125,7 @@ def test_stacks_stand_above_the_kernels_of_the_same_time(by_hand: SteadyPart) ->
     assert "32% on average" in figure.alternative_text
     stacks, busy = figure.axes
     assert stacks.get_xlim() == busy.get_xlim() == (0, 50)
-    assert [text.get_text() for text in busy.texts] == ["data", "backward", "forward"]
+    assert [text.get_text() for text in busy.texts] == ["data", "forward", "backward"]
     data = data_of(figure)
     assert [lane for lane in data["lanes"] if lane] == [
         "main thread",

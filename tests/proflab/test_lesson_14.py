@@ -47,9 +47,7 @@ def test_own_parts_are_ordered_by_size_and_keep_their_names_and_origin() -> None
         "data",
     ]
     assert plots.describe(figure).endswith(
-        "old: 10.0 ms, the largest part is forward with 50 %; new: 3.00 ms, the largest part is"
-        " forward with 67 %."
+        "old: 10.0 ms, the largest part is forward with 50%; new: 3.00 ms, the largest part is"
+        " forward with 67%."
     )
     assert figure.origin == "measured: here"
-    with pytest.raises(ValueError, match="nothing to plot"):
-        plot_own_parts(table.iloc[:0], "measured: here")

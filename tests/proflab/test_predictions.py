@@ -24,7 +24,7 @@ def test_the_last_prediction_before_the_result_counts(bench: Path, capsys) -> No
     reveal("02.a", 0.8)
     predict("02.a", 0.8, unit="fraction")
     reveal("02.a", 0.8)
-    assert shown(capsys).count("predicted 0.4 fraction result 0.8 fraction verdict 2 times") == 2
+    assert shown(capsys).count("predicted 0.4 fraction result 0.8 fraction verdict too low") == 2
     events = [record["event"] for record in journal.read(bench / "predictions.jsonl")]
     assert events == ["predict", "predict", "predict", "reveal", "reveal"]
 
@@ -62,10 +62,10 @@ def test_a_guess_is_stored_as_a_number_or_a_word(bench: Path, guess, unit: str, 
 @pytest.mark.parametrize(
     ("predicted", "result", "words"),
     [
-        (0.3, 0.6, "2 times too low"),
-        (6, 0.6, "10 times too high"),
+        (0.3, 0.6, "too low by a factor of 2"),
+        (6, 0.6, "too high by a factor of 10"),
         (1.1, 1.0, "about right"),
-        (-2.0, -1.0, "2 times too low"),
+        (-2.0, -1.0, "too low by a factor of 2"),
         (0, 3, "3 too low"),
         (1, -2, "3 too high"),
         (2, 2, "as predicted"),

@@ -176,6 +176,6 @@ def test_kernels_stand_below_their_roofs_with_their_names(monkeypatch) -> None:
     show_roofline(points, roofs, 5e12, "Far below", "by hand")
     axes = figures[0].axes[0]
     texts = {text.get_text().split()[0] for text in axes.texts}
-    assert texts == {"peak", "achievable", "vector", "memory"}
+    assert texts == {"peak", "achievable", "vector", "memory", "fastest:"}
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["norm", "others"]
     assert "norm 1, others 2" in figures[0].alternative_text

@@ -72,7 +72,7 @@ def likely_mistake(answer: float, expected: float, unit: str) -> str | None:
         if same_value(answer, value):
             return message
     if any(answer == float(f"{expected:.{digits}g}") for digits in (1, 2, 3)):
-        return "You rounded your answer too much. Give at least four digits."
+        return "You rounded your answer too much. Give more digits."
     size = max(ratio, 1 / ratio)
     times = next((words for factor, words in _TIMES.items() if _near(size, factor)), "")
     if unit and times:

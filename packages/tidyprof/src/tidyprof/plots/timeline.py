@@ -236,7 +236,7 @@ def _host_lanes(host: pd.DataFrame, ranges_only: bool) -> Iterator[tuple[str, pd
     busiest = calls["thread"].value_counts(dropna=False).index[:_MAX_THREADS]
     # Events are sorted by time, so the thread that starts first comes first.
     threads = calls[calls["thread"].isin(busiest)].groupby("thread", dropna=False, sort=False)
-    main = set(marks["thread"])
+    main = set(marks["thread"][:1])
     for number, (thread, own) in enumerate(threads, 1):
         role = f"thread {number}"
         if thread in main:

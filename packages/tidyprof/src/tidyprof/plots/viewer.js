@@ -277,8 +277,9 @@ background:transparent;color:inherit;border:0;max-width:40em}
         choose(row < 0 ? -1 : perRow[row].find(seen), true);
         return;
       }
-      const own = perRow[items.row[chosen]];
-      choose(own[within(own.indexOf(chosen) + step, 0, own.length - 1)], true);
+      const own = perRow[items.row[chosen]], next = own[own.indexOf(chosen) + step];
+      if (next !== undefined) choose(next, true);
+      else across(step); // at the end of a row
     }
     function across(step) {
       const first = chosen < 0 ? (step > 0 ? 0 : perRow.length - 1) : items.row[chosen] + step;
