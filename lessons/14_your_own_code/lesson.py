@@ -69,8 +69,8 @@ proflab.predict("14.b", factor_guess, unit="times", what=factor_text)
 # | --- | --- |
 # | Verdict | what limits the run, and its share of the step; `inconclusive` if the files don't show the limit |
 # | Why, Next | the evidence, what to change first, and where to read more |
-# | the table | where the time in a step goes without the profiler; *other programs* means CPU time lost to them |
-# | Doubt, Note | what weakens the verdict: for other programs, use an idle machine; for uneven steps, `--steps 10` |
+# | the table | where the time in a step goes without the profiler; *other processes* means CPU time lost to them |
+# | Doubt, Note | what weakens the verdict: for other processes, use an idle machine; for uneven steps, `--steps 10` |
 # | Files | each rank's trace, step times and machine details, for a trace viewer, pandas and `tidyprof gate` |
 #
 # Add `--why` to see all the evidence. On an idle machine, the verdict on this script is `no-bottleneck`, because

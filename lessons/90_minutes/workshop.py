@@ -393,7 +393,7 @@ print(text[text.find("def numbers_of") :])
 # | --- | --- |
 # | Verdict | what limits the run, with its share of the step; `inconclusive` if the recorded data can't show it |
 # | Why, Next | the reason; what to change first, and where to read more |
-# | the table | the parts of a step without the profiler; during *other programs*, another program used the CPU core |
+# | the table | the parts of a step without the profiler; during *other processes*, another process used the CPU core |
 # | Doubt | what weakens the verdict |
 #
 # On a busy machine, the verdict can be *not confident* or `inconclusive`. The table is valid even then.

@@ -136,7 +136,7 @@ def _closer(boxes: list[_Box], origin: str, title: str | None) -> str:
     looks = _looks(boxes)
     rows = [
         {
-            "row": box.row,
+            "row": 0,
             "start": round(box.left),
             "length": round(box.width),
             "name": box.name,
@@ -149,14 +149,13 @@ def _closer(boxes: list[_Box], origin: str, title: str | None) -> str:
     return viewer.boxes(
         pd.DataFrame(rows),
         max(round(box.left + box.width) for box in boxes),
-        [""] * (1 + max(box.row for box in boxes)),
+        [""],
         looks,
         origin=origin,
         title=title,
         unit="ns",
         things="functions",
         axis="Callers are above their calls, longest first",
-        deep=True,
         share=True,
     )
 

@@ -105,7 +105,7 @@ background:transparent;color:inherit;border:0;max-width:40em}
     return context.createPattern(tile, "repeat");
   }
 
-  // Give each level of nesting its own row below its lane. Functions and blocks have their final rows already.
+  // Give each level of nesting its own row below its lane. Rounding may move an end by one unit.
   // Returns for each row: the lane, the level and the items by start; and for each item: the row and the outer item.
   function nest(data) {
     const count = data.start.length, end = (place) => data.start[place] + data.length[place];
@@ -117,8 +117,8 @@ background:transparent;color:inherit;border:0;max-width:40em}
       const first = rows.length, open = [];
       rows.push({ lane, level: 0, places: [] });
       for (const place of own) {
-        while (open.length && (end(open.at(-1)) <= data.start[place] || end(open.at(-1)) < end(place))) open.pop();
-        const level = data.deep ? 0 : open.length;
+        while (open.length && (end(open.at(-1)) <= data.start[place] || end(open.at(-1)) + 1 < end(place))) open.pop();
+        const level = open.length;
         if (level) outer[place] = open.at(-1);
         open.push(place);
         (rows[first + level] ||= { lane, level, places: [] }).places.push(place);
@@ -217,7 +217,7 @@ background:transparent;color:inherit;border:0;max-width:40em}
     // --- positions
     let width = 0, height = 0, dark = false;
     const tops = [];
-    const [laneHeight, gap] = data.deep ? [20, 0] : [22, 5];
+    const [laneHeight, gap] = data.share ? [20, 0] : [22, 5];
     let y = AXIS;
     const labelOf = (row) => (row.level ? "" : data.lanes[row.lane]);
     items.rows.forEach((row, place) => {
@@ -348,7 +348,7 @@ background:transparent;color:inherit;border:0;max-width:40em}
         table.append(tr);
       };
       const share = (part) => `${((100 * part) / size).toFixed(part < size / 10 ? 1 : 0)}%`;
-      if (!data.deep) {
+      if (!data.share) {
         line(["lane", "outermost", "covered", "share"], "th");
         for (const [lane, count, filled] of lanes) line([lane || "row", whole(count), amount(filled, data.unit), share(filled)], "td");
       }
@@ -374,7 +374,7 @@ background:transparent;color:inherit;border:0;max-width:40em}
       const name = make("div", "tv-name", items.name(place));
       const facts = make("div", "", items.facts(place).join(" · "));
       said.replaceChildren(name, facts);
-      if (!data.deep && items.outer[place] < 0) {
+      if (!data.share && items.outer[place] < 0) {
         const own = perRow[items.row[place]];
         const lane = items.lane(place);
         said.append(make("div", "", `number ${whole(own.indexOf(place) + 1)} of ${whole(own.length)}${lane ? ` in the lane “${lane}”` : " in its row"}`));
@@ -509,7 +509,7 @@ background:transparent;color:inherit;border:0;max-width:40em}
           pen.fillStyle = size > 8 ? paint(pen, items.look[place]) : color;
           pen.fillRect(x, top, size, laneHeight);
           if (size > 5) {
-            pen.strokeStyle = data.deep ? ground : ink;
+            pen.strokeStyle = data.share ? ground : ink;
             pen.lineWidth = 0.6;
             pen.strokeRect(x + 0.3, top + 0.3, size - 0.6, laneHeight - 0.6);
           }
@@ -722,7 +722,7 @@ background:transparent;color:inherit;border:0;max-width:40em}
         pen.fillRect(0, 0, 44, 28);
       });
     }
-    const of = data.deep ? " of each row" : " of each lane";
+    const of = data.share ? " of each row" : " of each lane";
     const left = data.left ? `To limit the size of the page, the smallest ${data.things}${of} are left out `
       + `(${whole(data.left)} of ${whole(data.left + items.count)}). ` : "";
     const low = " If bars are narrower than two pixels, their height shows the share that they fill.";

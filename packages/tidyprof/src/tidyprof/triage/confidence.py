@@ -77,7 +77,7 @@ CLOCKS_DISAGREE = (
     " away from its launch"
 )
 GRAPHS = "the GPU is idle while graphs should run, so the file may lack their kernels"
-BUSY_CPU = "other programs had the CPU for {cpu_steal_share} of the traced steps"
+BUSY_CPU = "other processes had the CPU for {cpu_steal_share} of the traced steps"
 
 
 def blamed_rows(view: View, rows: Sequence[Row]) -> list[Row]:
@@ -167,7 +167,7 @@ def doubts_of_cause(
     busy = 0.0 if run.on_host else 1 - _idle_share(view)
     doubts = {
         f"{name} comes close, with {percent(near)}.": share < MARGIN * near,
-        f"{percent(share)} is barely above the minimum share of {percent(LIMIT)} for a cause.": (
+        f"{percent(share)} is close to the minimum share of {percent(LIMIT)} for a cause.": (
             share < CLEAR * LIMIT
         ),
         "The host makes {waiting_calls} waiting calls{each}, so it can't run ahead. Remove these"
@@ -187,10 +187,10 @@ def doubts_of_cause(
         "A loop without a DataLoader builds its batches there. Record with --with-stack.": (
             is_silent and part == BETWEEN and not is_loading_known
         ),
-        "Other programs may have used the CPU, but the file doesn't show it.": (
+        "Other processes may have used the CPU, but the file doesn't show it.": (
             is_silent and run.on_host and "cpu_steal_share" not in facts
         ),
-        "Other programs may have used the CPU at that time.": (
+        "Other processes may have used the CPU at that time.": (
             best.cause in MEANWHILE and 0 < taken > share - CLEAR * LIMIT
         ),
     }
@@ -240,7 +240,7 @@ def _doubts_of_run(view: View, depends_on_idle: bool) -> Iterator[str]:
     facts = view.run.facts
     differ = facts["most_busy_device"] - facts["least_busy_device"] >= DEVICES_DIFFER
     doubts = {
-        f"Other programs had the CPU for {{{CPU_STEAL}.share}} of the step. Repeat on an idle"
+        f"Other processes had the CPU for {{{CPU_STEAL}.share}} of the step. Repeat on an idle"
         " machine.": view.share(CPU_STEAL) >= LIMIT,
         "The traced steps lack time that other steps have. Record more steps.": (
             view.step.untypical

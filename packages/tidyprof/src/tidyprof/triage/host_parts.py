@@ -30,6 +30,7 @@ from tidyprof.triage.host_activity import (
     LOADER,
     compiling,
     flag_steady_steps,
+    function_in,
     host_values,
     outermost,
     profiler_time,
@@ -85,7 +86,7 @@ def host_facts(profile: Profile, stacks: PlainEvents, mark: str | None) -> RankF
     steps = step_budget(profile, mark=mark)
     steps = steps[["rank", "device", "step", "start_ns", "duration_ns"]]
     tables = []
-    silence = loading = Intervals.empty()
+    silence = loading = loops = Intervals.empty()
     traced = profiler_time(stacks)
     for rank in ranks_of(steps):
         own = of_rank(steps, rank)
@@ -95,6 +96,7 @@ def host_facts(profile: Profile, stacks: PlainEvents, mark: str | None) -> RankF
         columns = without_steal(profile, rank, begin, finish, sets, on_cpu)
         tables.append(own.assign(**columns))
         silence, loading = silence | sets["silent"], loading | sets["data_wait"]
+        loops = loops | sets["small"]
     budget = flag_steady_steps(pd.concat(tables, ignore_index=True))
     steady = budget[budget["steady"]]
     judged = Intervals.union(*start_and_end(steady))
@@ -102,6 +104,7 @@ def host_facts(profile: Profile, stacks: PlainEvents, mark: str | None) -> RankF
     values: dict[str, Any] = {
         "step_marker": mark_of_steps(profile, mark),
         **host_values(profile, stacks, silence, loading),
+        "loop": function_in(stacks, loops),
     }
     return RankFacts(
         budget=budget,

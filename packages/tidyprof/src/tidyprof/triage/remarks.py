@@ -92,7 +92,10 @@ def next_step(view: View, cause: str) -> str:
             return "Use fewer, larger or cheaper operators. List them: tidyprof summary FILE"
         return f"Measure how close kernels are to their roof: {command_for(COUNTERS, run)}"
     if max(facts["cpu_steal_share"], view.share(CPU_STEAL)) >= LIMIT:
-        return "Record again on an otherwise idle machine; top shows which programs use the CPU."
+        return (
+            "Record again on an otherwise idle machine, or with fewer loader workers. top shows"
+            " which processes use the CPU."
+        )
     if graphs_lack_kernels(view):
         if facts["vendor"] != AMD:
             return "Record without graphs."

@@ -104,7 +104,7 @@ class _Words(Formatter):
         if form:
             parts = name.split("+")
             return view.ms(*parts) if form == "ms" else percent(view.share(*parts)), name
-        return view.run.facts.shown(name), name
+        return view.run.facts.shown(name) or "unknown", name
 
 
 _WORDS = _Words()
@@ -280,7 +280,10 @@ def _data_fix(view: View) -> str:
             "Time the DataLoader alone with more workers. If that doesn't help, profile the"
             " dataset's __getitem__."
         )
-    return "Load with num_workers=4, then move the transforms to whole batches or to the GPU."
+    return (
+        "Load with num_workers=4 (at most one per CPU core), then move the transforms to whole"
+        " batches or to the GPU."
+    )
 
 
 def _outside_why(view: View) -> str:

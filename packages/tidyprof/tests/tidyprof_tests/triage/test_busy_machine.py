@@ -118,7 +118,7 @@ def test_a_cpu_that_computes_is_no_host_to_blame_however_many_share_it(
     found = triaged(tmp_path, 100, computing(98, waited, parts), header=header)
     expected = {0: ("no-bottleneck", True), 40: ("no-bottleneck", False)}
     assert verdict(found) == expected.get(waited, ("inconclusive", False))
-    assert shares(found)["other programs"] == pytest.approx(waited / 100)
+    assert shares(found)["other processes"] == pytest.approx(waited / 100)
 
 
 @pytest.mark.parametrize(("waited", "is_straggler"), [(0, True), (40, False)])
@@ -164,4 +164,4 @@ def test_time_that_others_took_of_the_traced_steps_is_none_of_the_unprofiled_one
     busy = {"data": 0.3, "forward": 0.5}
     found = checked(tmp_path, busy, lengths=LOADED, watch_untraced=untraced)
     assert (found.cause, found.share) == ("input-bound", pytest.approx(0.8, abs=0.05))
-    assert shares(found)["other programs"] == pytest.approx(0, abs=0.01)
+    assert shares(found)["other processes"] == pytest.approx(0, abs=0.01)

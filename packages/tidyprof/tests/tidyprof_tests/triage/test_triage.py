@@ -82,6 +82,18 @@ def functions(*named: tuple[str, float, float]) -> Fill:
     return fill
 
 
+def test_the_function_with_the_loop_comes_from_the_stacks(tmp_path: Path) -> None:
+    def fill(step: Step) -> None:
+        step.function("train.py(3): main", 0, 50)
+        step.function("train.py(9): clip", 5, 40)
+        for number in range(2000):
+            step.operator("aten::norm", 5 + 0.02 * number, 0.015)
+
+    found = triaged(tmp_path, 50, fill, header=WITHOUT_A_GPU)
+    assert (found.cause, facts(found)["loop"]) == ("operator-overhead", "train.py(9): clip")
+    assert "train.py(9): clip" in found.why
+
+
 def test_the_function_under_silence_comes_from_the_stacks_of_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
