@@ -1,8 +1,8 @@
 """Pages for an instructor to show and print, which don't need a network.
 
-Run `python -m docs.book.handouts`. Each core lesson has slides, which show the cells that the
-lesson marks with a sentence (`# %% slide="..."`). docs/cheat-sheet.md becomes one A4 sheet, and the
-questions for a workshop become separate pages.
+Run `python -m docs.book.handouts`. Each core lesson and each workshop has slides, which show the
+cells that the lesson marks with a sentence (`# %% slide="..."`). docs/cheat-sheet.md becomes one A4
+sheet, and the questions for a workshop become separate pages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from docs.book.__main__ import REPOSITORY, executed
 from docs.book.lesson_pages import FOLDED, lesson_page
 from proflab.lessons import Lesson, lessons
 from tidyprof.errors import UserError
-from tools.notebooks import Folders, build
+from tools.notebooks import Folders, build, read_workshops
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -35,7 +35,7 @@ SHORT = (2, 4, 7, 12)
 
 SHORT_ABOUT = """
 You have three minutes, on paper and without help. Write one letter for each question. Leave out
-what you don't know.
+what you don't know. The numbers are those of the complete quiz.
 
 Name, or a sign that you will recognize: ______________________________
 """
@@ -61,7 +61,9 @@ def main() -> int:
     folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
     texts = build(folders)
     try:
-        for lesson in (one for one in lessons().values() if one.core):
+        cores = [lesson for lesson in lessons().values() if lesson.core]
+        workshops = [source.lesson for source in read_workshops(folders.lessons)]
+        for lesson in (*cores, *workshops):
             name = f"{lesson.folder.name}.ipynb"
             learner, combined = (
                 _read(texts[folder / name]) for folder in (folders.notebooks, folders.combined)
@@ -78,7 +80,11 @@ def main() -> int:
 
 
 def opening(lesson: Lesson) -> str:
-    """Return the text below the title: the lesson's question, its tool, and its duration."""
+    """Return the text below the title: the lesson's question, its tool, and its duration. A
+    workshop has no such text.
+    """
+    if not lesson.core:
+        return ""
     return (
         f"**{lesson.question}** You look with {lesson.view}. The lesson takes about"
         f" {lesson.minutes} minutes."

@@ -28,8 +28,8 @@ lesson = proflab.start("00")
 # %% [markdown]
 # ## A first trace
 #
-# A *trace* records when each event of a program happened. This trace comes from an NVIDIA H200 GPU that trains an image
-# classifier on a *batch* of 256 images per *step*:
+# A *trace* records when each event of a program happened. This trace comes from an NVIDIA H200 GPU, because we have no
+# AMD GPU. On both, the lanes are the same. The GPU trains an image classifier on a *batch* of 256 images per *step*:
 #
 # | part of a step | what happens |
 # | --- | --- |
@@ -87,7 +87,7 @@ q.check(answer)
 # takes per image, which the GPU model only [assumes](../docs/contributors/gpumodel.md). We made each H200 run only once
 # or twice.
 
-# %% [markdown] slide="Each tool leaves a question open, and the next lesson answers it."
+# %% [markdown]
 # ## The example run, on your machine
 #
 # The trace shows the course's example run. It trains ResNet-50 on CIFAR-100, a dataset of color photographs of 32 by 32

@@ -37,13 +37,13 @@ from proflab.parts.steady_part import own_run, steady_part
 from tidyprof import Intervals, plots
 
 lesson = proflab.start("03", within="90_minutes")
-folder = lesson.folder
+folder, fixed = lesson.folder, lesson.folder / "fixed"
 
-# %% [markdown]
+# %% [markdown] slide="A training step has five parts."
 # ## Part 1: one trace
 #
-# A *trace* records when each event of a program happened. This trace comes from an NVIDIA H200 GPU that trains an image
-# classifier on a *batch* of 256 images per *step*:
+# A *trace* records when each event of a program happened. This trace comes from an NVIDIA H200 GPU, because we have no
+# AMD GPU. On both, the lanes are the same. The GPU trains an image classifier on a *batch* of 256 images per *step*:
 #
 # | part of a step | what happens |
 # | --- | --- |
@@ -56,7 +56,7 @@ folder = lesson.folder
 # Run the next cell to draw one step. In the figure, the lane `ranges` shows these parts, and the lowest lane, `stream
 # 7`, shows when the GPU works.
 
-# %%
+# %% slide="The GPU waits for data nearly all the time. The lowest lane shows when it works."
 found = proflab.recording("torch-h200-case-plain")
 recorded = tidyprof.read(found.path, origin=found.origin)
 phases = tidyprof.phases(recorded)
@@ -80,7 +80,7 @@ q.check(answer)
 # from your machine, and `modeled` numbers are computed, so they only show what a tool prints. Without AMD's tools, the
 # course replays stored runs of them.
 
-# %% [markdown]
+# %% [markdown] slide="A launch adds a kernel to a queue, and the GPU runs it later."
 # ## Part 2: one diagnosis
 #
 # A function that runs on a GPU is called a *kernel*. The *host*, the CPU that runs your program, *launches* kernels:
@@ -107,7 +107,7 @@ gpu = live if len(live.device_events) else recorded
 totals = tidyprof.phases(live).groupby("phase", observed=True)["duration_ns"].sum()
 show_text(f"On your machine, the largest part of a step is `{totals.idxmax()}`.")
 
-# %% [markdown]
+# %% [markdown] slide="A step budget divides a step into parts that add up to the step."
 # ## The step budget of the device
 #
 # Without a GPU, the rest of this part uses the H200 trace. A *step budget* divides a step into parts that add up to the
@@ -159,9 +159,9 @@ answer = {
 q.check(answer)
 
 # %% [markdown]
-# The figure shows the library's budget for both traced steps, sorted by kind:
+# The library's budget for both traced steps:
 
-# %%
+# %% slide="The budget names the largest part: the GPU waits for data."
 budget = tidyprof.step_budget(gpu, timeline="device")
 show_figure(plots.step_budget(budget, title="Parts of a step of the example run"))
 
@@ -204,7 +204,7 @@ show_figure(plots.step_budget(budget, title="Parts of a step of the example run"
 # For one step, the figure shows the *call stacks* of two threads, with callers above the functions that they call, and
 # the GPU's busy share below. A *gap* is a time when nothing runs on the GPU.
 
-# %%
+# %% slide="While the GPU is idle, the stack shows which function the host is in."
 sampled = own_run(folder / "one")
 steady = steady_part(sampled)
 show_text(
@@ -272,20 +272,20 @@ for name, count in Counter(name for stack in seen for name in stack).most_common
 # # end solution
 
 # %%
-# 3 minutes: record a run whose longest gap is at most half as long, and answer with its folder: `answer = folder / "fixed"`.
+# 3 minutes: record a run whose longest gap is at most half as long, and answer with its folder: `answer = fixed`.
 q = exercise("03.3", steady)
 # solution
 # In the cell above, after `rm -rf $FOLDER/fixed`:
 # rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/fixed \
 #     -- $EXAMPLE --max-steps 6 --roctx --num-workers 2
-answer = folder / "fixed"
+answer = fixed
 # end solution
 q.check(answer)
 
 # %% [markdown]
 # Always check a fix without the profiler. This table shows H200 runs without a trace:
 
-# %%
+# %% slide="Two loader processes make the mean step shorter, but some steps still wait."
 recorded = case.measured()
 origin = recorded.attrs["origin"]
 steps = recorded.query("part == 'steady' and not traced").groupby("options")[
@@ -302,7 +302,7 @@ show_table(two, columns, caption, origin=origin)
 #
 # The next cell lists the step times of that run and the longest gaps in a similar traced run:
 
-# %%
+# %% slide="With two loaders, the longest gaps are still in the range data."
 times_ms = steps.get_group("--num-workers 2") / 1e6
 show_text(f"Steps with two loaders, in ms: {', '.join(f'{ms:.0f}' for ms in times_ms)}")
 h200 = proflab.recording("torch-h200-case-loaders")
@@ -317,7 +317,7 @@ show_table(tidyprof.gaps(traced), columns, "The longest gaps with two loaders", 
 # More processes need more CPU cores. Your stacks suggest another fix. Torchvision transforms each image separately,
 # whereas `--batched-transforms` applies each operator to the whole batch. Compare the two on your CPU:
 
-# %%
+# %% slide="Transforming a whole batch at once takes far less time per image."
 # As in a loader process
 torch.set_num_threads(1)
 images = torch.randint(0, 256, (256, 3, 32, 32), dtype=torch.uint8)
@@ -388,7 +388,7 @@ print(text[text.find("def numbers_of") :])
 # export OMP_NUM_THREADS=1
 # python -m tidyprof run --with-stack --out "$OUT/first" -- python "$SCRIPT" 2>&1
 
-# %% [markdown]
+# %% [markdown] slide="One command prints a report about an unmodified script."
 # | line | meaning |
 # | --- | --- |
 # | Verdict | what limits the run, with its share of the step; `inconclusive` if the recorded data can't show it |
@@ -433,7 +433,7 @@ print(f"Changes in fixed_{script.name}: {0 if FIX is ... else len(FIX)}")
 # and without a trace (`--no-trace`). If the machine becomes slower, both versions become slower. The rounds take about
 # two minutes on two cores.
 
-# %% language="bash"
+# %% language="bash" slide="Run both versions several times, in random order and without a trace."
 # cd "$(dirname "$SCRIPT")"; rm -rf "$OUT/rounds"; mkdir -p "$OUT"
 # name=$(basename "$SCRIPT")
 # export OMP_NUM_THREADS=1
@@ -458,7 +458,7 @@ print(f"Changes in fixed_{script.name}: {0 if FIX is ... else len(FIX)}")
 #
 # The next table shows your rounds. If they disagree, because the machine is busy, it shows rounds that we recorded.
 
-# %%
+# %% slide="Each round compares both versions under the same conditions."
 rounds, origin = rounds_to_judge(folder / "own/rounds")
 show_table(
     rounds, "round before_ms fixed_ms", "Mean step time per round", origin=origin

@@ -142,7 +142,8 @@ def start(number: str, within: str = "") -> Session:
     if not session.has_gpu:
         for name, level in SILENCED_LOGS.items():
             os.environ.setdefault(name, level)
-    show(_table(session, replayed))
+    caption = f"Lesson {number}: {begun.question} About {session.minutes} minutes."
+    show(_table(session, replayed, "Tools for this notebook" if within else caption))
     return session
 
 
@@ -183,7 +184,7 @@ def tool_version(path: Path) -> str:
     return f"ROCm {release}" if release else ""
 
 
-def _table(session: Session, replayed: Collection[str]) -> Table:
+def _table(session: Session, replayed: Collection[str], caption: str) -> Table:
     rows = [("Python", platform.python_version(), "real")]
     rows += [_package_row(name) for name in PACKAGES]
     rows += [
@@ -192,10 +193,6 @@ def _table(session: Session, replayed: Collection[str]) -> Table:
     ]
     rows.append(("AMD GPU", _gpu_text(session.gpus), "real" if session.gpus else "missing"))
     rows.append(("the example run", os.environ["EXAMPLE"], "`$EXAMPLE`"))
-    caption = (
-        f"Lesson {session.lesson.number}: {session.lesson.question} About {session.minutes}"
-        " minutes."
-    )
     return Table(caption, ("tool", "version", "here"), rows, _origin_note(session))
 
 
@@ -221,7 +218,7 @@ def _origin_note(session: Session) -> str:
     else:
         seen = (
             "This machine has no AMD GPU, so all GPU results are `recorded` on a named machine or"
-            " `modeled`."
+            " `modeled`. If a tool is missing, the course replays a stored run of it."
         )
     place = f"Your results are saved in `{session.folder}`, which is `$FOLDER` in commands."
     return (

@@ -13,7 +13,7 @@ from docs.book.lesson_pages import lesson_page
 from proflab.lessons import lessons
 from tests.conftest import REPOSITORY
 from tests.proflab.test_notebook_build import write_lesson
-from tools.notebooks import SLIDE, Folders, build, learner_cells, read_sources
+from tools.notebooks import SLIDE, Folders, build, learner_cells, read_sources, read_workshops
 
 LESSON = """\
 # %% [markdown]
@@ -96,9 +96,10 @@ def test_a_marked_cell_is_a_slide_with_a_sentence_and_one_thing(page: NotebookNo
     assert shown == [True, False]
 
 
-def test_slides_of_a_core_lesson_have_few_words() -> None:
-    for source in read_sources(REPOSITORY / "lessons"):
-        if source.lesson.core:
+def test_slides_of_core_lessons_and_workshops_have_few_words() -> None:
+    folder = REPOSITORY / "lessons"
+    for source in (*read_sources(folder), *read_workshops(folder)):
+        if source.lesson.core or not source.whole:
             marked = [
                 text for _, _, tags in learner_cells(source) for text in tags if SLIDE in text
             ]

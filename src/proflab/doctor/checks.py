@@ -366,7 +366,8 @@ def _cores(machine: Machine) -> Result:
     if usable < TRAINING_CORES:
         return (
             "note",
-            f"{usable:g} available, but training with 2 data loader workers needs {TRAINING_CORES}",
+            f"{usable:g} available, which is enough for the lessons. Training with 2 data loader"
+            f" workers keeps {TRAINING_CORES} cores busy",
         )
     return "ok", f"{usable:g} available"
 
