@@ -134,7 +134,7 @@ def timeline(
     height = 1.7 + _LANE_INCHES * len(lanes)
     axis = f"time, {unit}"
     if any(lane.is_dense for lane in lanes):
-        axis += "; where bars merge, their height is the share of time"
+        axis += "; where bars merge, their height shows how busy the lane is"
     with settings():
         figure, (axes,) = new_figure(str(profile.origin), height=height, title=title)
         for row, lane in enumerate(lanes):
