@@ -71,7 +71,7 @@ function shown({ ref, matchData }) {
   return item;
 }
 
-const all = found();
+const all = query ? found() : [];
 results.append(element("p", all.length ? `${all.length} sections contain words from “${query}”.`
   : query && `No section contains a word from “${query}”. Try the tool's or the error's name.`));
 results.append(...[element("ul", "", { className: "search" })]);
