@@ -103,13 +103,13 @@ def write_settings(home: Path, settings: dict[str, dict[str, Any]]) -> None:
 
 
 def open_notebook(browser: Any, address: str, path: str, root: Path = REPOSITORY) -> None:
-    """Show a notebook 1280 pixels wide and wait for all its cells; `path` counts from the folder
-    that is served.
+    """Show only this notebook, next to the side bar in a window 1280 pixels wide, and wait for all
+    its cells. `path` counts from the folder that is served.
     """
     set_size(browser, 1280)
     console_errors(browser)  # of other pages
     begin, _, token = address.partition("/lab/tree/notebooks/00_start_here.ipynb")
-    browser.get(f"{begin}/lab/tree/{path}{token}")
+    browser.get(f"{begin}/lab/tree/{path}{token}&reset")
     cells = len(json.loads((root / path).read_text())["cells"])
     wait_for(browser, lambda: browser.execute_script(COUNT_OF_CELLS) >= cells)
 
