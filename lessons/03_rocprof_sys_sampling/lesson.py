@@ -81,7 +81,7 @@ proflab.predict("03.a", gap_guess, unit="%", what="the longest gap's share of a 
 # PAPI events require a `perf_event_paranoid` setting of at most 2.
 
 # %% language="bash"
-# rocprof-sys-avail -bd -r SAMPLING_REALTIME --advanced
+# rocprof-sys-avail -bd -r SAMPLING_REALTIME --advanced 2>&1
 # cat > $FOLDER/course.cfg <<END
 # ROCPROFSYS_TRACE = true
 # ROCPROFSYS_PROFILE = true

@@ -395,7 +395,7 @@ os.environ["OWN"] = str((folder / "own").resolve())
 
 # %% language="bash"
 # rm -rf "$OWN" && mkdir -p "$OWN" && cd "$PLACE"
-# python -m tidyprof run --with-stack --out "$OWN/first" -- $LAUNCH "$SCRIPT"
+# python -m tidyprof run --with-stack --out "$OWN/first" -- $LAUNCH "$SCRIPT" 2>&1
 
 # %% [markdown]
 # **The fix.** Which part is slow, in which function, and why? If the verdict is `inconclusive` or not confident, follow
