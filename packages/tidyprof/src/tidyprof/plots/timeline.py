@@ -335,11 +335,10 @@ def _looks(lanes: list[pd.DataFrame], window_ns: int = 0) -> dict[str, tuple[str
 def _words(profile: Profile, begin: int, finish: int, step: int | None) -> str:
     what = "the trace" if step is None else f"step {step}"
     device, host = profile.device_events, host_events(profile)
-    text = (
-        f"Timeline of {duration_text(finish - begin)} of {what}, with {len(host):,} events on the"
-        f" host and {len(device):,} on devices"
-    )
-    events = device if len(device) else profile.events
+    where, events = ("a device", device) if len(device) else ("the host", host)
     longest = events.loc[events["duration_ns"].idxmax()]
-    name, length = longest["short_name"], duration_text(longest["duration_ns"])
-    return f"{text}. The longest event is {name} with {length}."
+    return (
+        f"Timeline of {duration_text(finish - begin)} of {what}, with {len(host):,} events on the"
+        f" host and {len(device):,} on devices. The longest event on {where} is"
+        f" {longest['short_name']} with {duration_text(longest['duration_ns'])}."
+    )
