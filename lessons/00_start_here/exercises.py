@@ -81,7 +81,7 @@ def times_as_many(
 
 def times_as_fast(told: Mapping[str, float]) -> float:
     """Return the largest speedup from a fix of one part."""
-    return told["steps_ns"] / (told["steps_ns"] - told["part_ns"])
+    return told["step_ns"] / (told["step_ns"] - told["part_ns"])
 
 
 def waiting_timer(*waits: str) -> Timer:
@@ -158,27 +158,27 @@ EXERCISES = (
         answer=Number(times_as_fast, unit="times"),
         mistakes=(
             Mistake(
-                lambda told: 1 + told["part_ns"] / told["steps_ns"],
+                lambda told: 1 + told["part_ns"] / told["step_ns"],
                 "You added the share of the part to 1. Divide the total time by the time that"
                 " remains without the part.",
             ),
             Mistake(
-                lambda told: told["part_ns"] / told["steps_ns"],
+                lambda told: told["part_ns"] / told["step_ns"],
                 "You computed the share of the part. Divide the total time by the time that remains"
                 " without the part.",
             ),
             Mistake(
-                lambda told: told["steps_ns"] / told["part_ns"],
+                lambda told: told["step_ns"] / told["part_ns"],
                 "You divided the total time by the time of the part. Divide it by the time that"
                 " remains without the part.",
             ),
         ),
         hints=(
-            "Subtract the time of the part: `steps_ns - data_ns` remains.",
+            "Subtract the time of the part: `step_ns - data_ns` remains.",
             "Divide the total time by the time that remains.",
         ),
         insight=lambda told: (
-            f"No fix for this part can make the steps more than {times_as_fast(told):.2f} times as"
+            f"No fix for this part can make the step more than {times_as_fast(told):.2f} times as"
             " fast. Compute this upper bound before you change anything, and start with the largest"
             " part."
         ),

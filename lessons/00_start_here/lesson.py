@@ -45,19 +45,19 @@ lesson = proflab.start("00")
 # %% slide="The GPU waits for data nearly all the time. The lowest lane shows when it works."
 found = proflab.recording("torch-h200-case-plain")
 recorded = tidyprof.read(found.path, origin=found.origin)
-phases = tidyprof.phases(recorded)
-data_ns = phases.loc[phases["phase"] == "data", "duration_ns"].sum()
-steps_ns = tidyprof.steps(recorded)["duration_ns"].sum()
+phases = tidyprof.phases(recorded).query("step == 11").set_index("phase")
+data_ns = phases.loc["data", "duration_ns"]
+step_ns = tidyprof.steps(recorded).query("step == 11")["duration_ns"].iloc[0]
 figure = plots.timeline(recorded, step=11, title="One training step on an NVIDIA H200")
-waits = f"waiting for data: {data_ns / steps_ns:.0%} of this step and the one before"
+waits = f"waiting for data: {data_ns / step_ns:.0%} of the step"
 show_figure(figure, arrow=(waits, (60, 6.1), (0.06, 0.3)))
 
 # %%
-# 2 minutes: Suppose the data were always ready. How many times as fast would both recorded steps be together? Use
-# `data_ns`, the total time of the part `data`, and `steps_ns`, the total time of these steps.
-q = exercise("00.1", {"part_ns": data_ns, "steps_ns": steps_ns})
+# 2 minutes: Suppose the data were always ready. How many times as fast would this step be? Use `data_ns`, the time of
+# the part `data`, and `step_ns`, the time of the step.
+q = exercise("00.1", {"part_ns": data_ns, "step_ns": step_ns})
 # solution
-answer = steps_ns / (steps_ns - data_ns)
+answer = step_ns / (step_ns - data_ns)
 # end solution
 q.check(answer)
 

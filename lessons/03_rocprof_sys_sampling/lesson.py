@@ -412,7 +412,7 @@ show_table(two, columns, caption, origin=origin)
 #
 # The next cell lists the step times of that run and the longest gaps in a similar traced run:
 
-# %% slide="The longest gaps with two loaders are still in the range data."
+# %% slide="The longest gap with two loaders is still in the range data."
 times_ms = steps.get_group("--num-workers 2") / 1e6
 show_text(f"Steps with two loaders, in ms: {', '.join(f'{ms:.0f}' for ms in times_ms)}")
 h200 = proflab.recording("torch-h200-case-loaders")

@@ -75,7 +75,7 @@ def stacks_over_kernels(
     boxes = {one: list(_boxes(stacks[stacks["thread"] == one])) for one in threads}
     count = len(threads) + 1
     with settings():
-        figure, panes = new_figure(str(profile.origin), 2.1 * count, count, title)
+        figure, panes = new_figure(str(profile.origin), 1.7 * count, count, title)
         for axes, (thread, label) in zip(panes, threads.items(), strict=False):
             cut = [
                 (depth, max(begin, begin_ns) - begin_ns, min(end, end_ns) - begin_ns, name)
