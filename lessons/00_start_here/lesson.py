@@ -64,7 +64,7 @@ q.check(answer)
 # %% [markdown]
 # ## How this course works
 #
-# The table above lists the tools used in this lesson:
+# The table below the first cell lists the tools used in this lesson:
 #
 # - `real`: the tool is installed.
 # - `replay`: the tool isn't installed, so the course replays a stored run of it.

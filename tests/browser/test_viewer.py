@@ -181,7 +181,7 @@ def test_a_selected_range_is_summed(tmp_path: Path, browser: Any) -> None:
     opened(browser, page(tmp_path, launching()))
     press(browser, "m")
     words = said(browser)
-    assert "Selected: 1.00 ms" in words
+    assert "Shown: 1.00 ms" in words
     assert "stream 0 2 125 µs 13%" in words
     assert "hipLaunchKernel 2 30.0 µs 3.0%" in words
     half = stage(browser).size["width"] / 2
@@ -198,6 +198,23 @@ def test_a_selected_range_is_summed(tmp_path: Path, browser: Any) -> None:
     assert "gemm 1 100 µs" in said(browser)
     assert "ProfilerStep#7 1 500 µs 100%" in said(browser)
     assert drawn(browser) == (0, 1_000_000)
+
+
+def test_the_sum_of_a_selected_event_is_that_of_its_time(tmp_path: Path, browser: Any) -> None:
+    opened(browser, page(tmp_path, launching()))
+    press(browser, *["\ue015"] * 2, "m")
+    assert "Selected: 400 µs" in said(browser)
+    assert "aten::addmm 1 200 µs 50%" in said(browser)
+
+
+def test_no_key_leaves_the_viewer_after_a_button_was_clicked(tmp_path: Path, browser: Any) -> None:
+    opened(browser, page(tmp_path, launching()))
+    browser.execute_script("window.got = []; document.onkeydown = event => got.push(event.key)")
+    browser.find_element("css selector", ".tv-bar button").click()
+    for _ in range(2):
+        browser.switch_to.active_element.send_keys("d")
+    assert browser.execute_script("return window.got") == []
+    assert drawn(browser) == (450_000, 950_000)
 
 
 def test_the_keys_of_perfetto_zoom_and_move(tmp_path: Path, browser: Any) -> None:

@@ -205,7 +205,7 @@ background:transparent;color:inherit;border:0;max-width:40em}
     stage.setAttribute("role", "application");
     stage.setAttribute("aria-label", `${title}: ${whole(items.count)} ${data.things}. Press plus or minus to zoom, `
       + "the left or right arrow to move, n or p for the next or previous one, the up or down arrow for another row, "
-      + "Enter to zoom to the selected one, l to jump between a kernel and its launch, m to sum what is shown, "
+      + "Enter to zoom to the selected one, l to jump between a kernel and its launch, m to sum what runs during it, "
       + "and Home to show all.");
     canvas.setAttribute("aria-hidden", "true");
     stage.append(canvas);
@@ -246,7 +246,7 @@ background:transparent;color:inherit;border:0;max-width:40em}
     const middleOf = (place) => items.start[place] + items.length[place] / 2;
     const seen = (place) => items.start[place] <= to && items.start[place] + items.length[place] >= from;
     function fill(place) {
-      const room = items.length[place] * 0.35 || least;
+      const room = items.length[place] * 0.05 || least;
       view(items.start[place] - room, items.start[place] + items.length[place] + room);
     }
 
@@ -315,12 +315,16 @@ background:transparent;color:inherit;border:0;max-width:40em}
       const next = call ?? (work.includes(jump.last) ? jump.last : work[0]);
       if (next !== undefined) return choose(next, true);
       said.append(make("div", "", chosen < 0 ? "Select a kernel or a runtime call first."
-        : "The figure doesn't contain a launch of this one, or work that it launched."));
+        : "The figure doesn't contain its launch. Select a kernel, a copy or a runtime call."));
       return undefined;
     }
 
-    // --- the sum of a range
-    function sum(begin, finish, byKey) {
+    // --- the sum of a range, or of the selected one, or of what is shown
+    function sumUp() {
+      if (chosen < 0) sum(from, to, true, "Shown");
+      else sum(items.start[chosen], items.start[chosen] + items.length[chosen], true);
+    }
+    function sum(begin, finish, byKey, word = "Selected") {
       range = [within(begin, 0, data.span), within(finish, 0, data.span)];
       said.setAttribute("aria-live", byKey ? "polite" : "off");
       const names = new Map(), lanes = [];
@@ -340,7 +344,7 @@ background:transparent;color:inherit;border:0;max-width:40em}
         if (count && !row.level) lanes.push([data.lanes[row.lane], count, filled]);
       });
       const size = range[1] - range[0];
-      const head = make("div", "tv-name", `Selected: ${amount(size, data.unit)}`);
+      const head = make("div", "tv-name", `${word}: ${amount(size, data.unit)}`);
       const table = make("table");
       const line = (cells, tag) => {
         const tr = make("tr");
@@ -349,15 +353,17 @@ background:transparent;color:inherit;border:0;max-width:40em}
       };
       const share = (part) => `${((100 * part) / size).toFixed(part < size / 10 ? 1 : 0)}%`;
       if (!data.share) {
-        line(["lane", "outermost", "covered", "share"], "th");
+        line(["lane", "outermost events", "time covered", "share"], "th");
         for (const [lane, count, filled] of lanes) line([lane || "row", whole(count), amount(filled, data.unit), share(filled)], "td");
       }
       line(["most by name", "count", "sum", "share"], "th");
       for (const one of [...names.values()].sort((a, b) => b.total - a.total).slice(0, 8))
         line([one.name, whole(one.count), amount(one.total, data.unit), share(one.total)], "td");
-      const notes = ["Events at the edges count with their part inside."];
+      const notes = [];
+      if (!data.share) notes.push("Sums count what ran during this time, not what was launched then.");
       if (items.rows.some((row) => row.level)) notes.push("The sum of an event includes the events inside it.");
-      if (data.left) notes.push(`${whole(data.left)} of the shortest ${data.things} aren't in the viewer or its sums.`);
+      if (data.left) notes.push(data.share ? `The smallest ${data.things} aren't in the sums.`
+        : "Lanes whose name contains “the longest” lack their shortest events. All other lanes are complete.");
       said.replaceChildren(head, table, make("div", "tv-note", notes.join(" ")));
       later();
     }
@@ -368,7 +374,7 @@ background:transparent;color:inherit;border:0;max-width:40em}
       if (place < 0) {
         said.replaceChildren(make("div", "",
           `Point at or touch one of the ${whole(items.count)} ${data.things}, or press n, to see its name and length. `
-          + "To sum a range, hold Shift and drag."));
+          + "To select and sum a time, hold Shift and drag."));
         return;
       }
       const name = make("div", "tv-name", items.name(place));
@@ -668,13 +674,14 @@ background:transparent;color:inherit;border:0;max-width:40em}
       ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), ArrowUp: () => across(-1), ArrowDown: () => across(1),
       n: () => along(1), p: () => along(-1), Home: () => view(0, data.span), 0: () => view(0, data.span),
       w: () => zoom(2), s: () => zoom(0.5), a: () => pan(-0.2), d: () => pan(0.2), // as in Perfetto
-      l: jump, m: () => sum(from, to, true), Enter: () => chosen >= 0 && fill(chosen),
+      l: jump, m: sumUp, Enter: () => chosen >= 0 && fill(chosen),
       Escape: () => (hits.clear(), choose(-1, true)),
     };
-    stage.addEventListener("keydown", (event) => {
+    panel.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(keys, event.key)) return;
-      event.preventDefault();
       event.stopPropagation();
+      if (event.key === "Enter" && event.target !== stage) return; // it presses the button
+      event.preventDefault();
       keys[event.key]();
     });
     const buttons = {};
@@ -684,13 +691,17 @@ background:transparent;color:inherit;border:0;max-width:40em}
       ["Previous", "Previous one in the row", keys.p], ["Next", "Next one in the row", keys.n],
       ["Zoom to it", "Zoom to it: fill the width with the selected one", keys.Enter],
       ...(items.call.size ? [["Launch", "Launch: jump between a kernel and its launch", jump]] : []),
-      ["Sum", "Sum: add up what is shown", keys.m],
+      ["Sum", "Sum: add up what runs during the selected one, or what is shown", keys.m],
     ]) {
       const button = make("button", "", label);
       button.type = "button";
       button.title = name;
       button.setAttribute("aria-label", name);
-      button.addEventListener("click", act);
+      button.addEventListener("click", (event) => {
+        act();
+        // JupyterLab moves the focus from a clicked button to the cell, where the keys would edit the notebook.
+        if (event.detail) stage.focus({ preventScroll: true });
+      });
       buttons[label] = button;
       bar.append(button);
     }
@@ -722,11 +733,10 @@ background:transparent;color:inherit;border:0;max-width:40em}
         pen.fillRect(0, 0, 44, 28);
       });
     }
-    const of = data.share ? " of each row" : " of each lane";
-    const left = data.left ? `To limit the size of the page, the smallest ${data.things}${of} are left out `
-      + `(${whole(data.left)} of ${whole(data.left + items.count)}). ` : "";
+    const left = data.left ? `To limit the size of the page, ${whole(data.left)} of ${whole(data.left + items.count)} `
+      + `${data.things} are left out, the smallest ones${data.share ? "" : " of the lanes whose name contains “the longest”"}. ` : "";
     const low = " If bars are narrower than two pixels, their height shows the share that they fill.";
-    note.append(make("div", "", `${left}${data.axis}.${low} To zoom, use Ctrl and the mouse wheel, two fingers, or w and s. To move, drag or use a and d. To sum a range, hold Shift and drag. To clear everything, press Escape.`), make("div", "", data.origin));
+    note.append(make("div", "", `${left}${data.axis}.${low} To zoom, use Ctrl and the mouse wheel, two fingers, or w and s. To move, drag or use a and d. To select a time, hold Shift and drag. To clear everything, press Escape.`), make("div", "", data.origin));
 
     panel.append(bar, stage, legend, said, note);
     box.append(panel);
