@@ -56,5 +56,5 @@ def show_roofline(
     _, (x, rates) = max(points.items(), key=lambda item: max(item[1][1]))
     best = max(rates)
     text = f"fastest: {best / TERA:.0f} TFLOP/s"
-    point_at(figure, text, ([*x][[*rates].index(best)], best / TERA), (0.2, 0.32))
+    point_at(figure, text, ([*x][[*rates].index(best)], best / TERA), (0.24, 0.24))
     show_figure(figure)

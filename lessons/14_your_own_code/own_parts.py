@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _OTHER_LOOKS = (
     (style.REDDISH_PURPLE, "\\\\\\"),
-    (style.VERMILLION, "///"),
     (style.ORANGE, "xx"),
+    (style.YELLOW, "///"),
     (style.GREY, "..."),
 )
 """Color and hatch of parts that the course has no style for."""
