@@ -1,5 +1,6 @@
 // The viewer that replaces a figure while it is open: zoom, pan, name events, jump from a kernel to its launch, find
-// names, and sum a range. It draws the JSON data of its box on a canvas and needs no other files. It creates only elements and text, never HTML, from the content of a profile.
+// names, and sum a range. It draws the JSON data of its box on a canvas and needs no other files. It creates only
+// elements and text, never HTML, from the content of a profile.
 (function () {
   "use strict";
   const GROUNDS = { light: ["#ffffff", "#1a1a1a", "#595959", "#d0d0d0"], dark: ["#111111", "#eeeeee", "#b0b0b0", "#444444"] };
@@ -137,7 +138,8 @@ background:transparent;color:inherit;border:0;max-width:40em}
       const found = before === null ? undefined : calls.get(data.start[place] - before);
       if (found === undefined) return;
       call.set(place, found);
-      work.set(found, [...(work.get(found) || []), place]);
+      if (!work.has(found)) work.set(found, []);
+      work.get(found).push(place);
     });
     return { call, work };
   }
@@ -338,7 +340,7 @@ background:transparent;color:inherit;border:0;max-width:40em}
           filled += Math.max(0, right - Math.max(left, reach));
           reach = Math.max(reach, right);
           const key = `${row.lane} ${items.name(place)}`;
-          const known = names.get(key) || { lane: row.lane, name: items.name(place), count: 0, total: 0 };
+          const known = names.get(key) || { name: items.name(place), count: 0, total: 0 };
           names.set(key, Object.assign(known, { count: known.count + 1, total: known.total + right - left }));
         }
         if (count && !row.level) lanes.push([data.lanes[row.lane], count, filled]);

@@ -52,7 +52,7 @@ def boxes(
     - span: the length of the whole figure.
     - lanes: the names of the lanes. An empty string means that a lane has no name.
     - totals: the number of events in each lane, if the table contains only the longest events.
-    - words: additional members of the JSON, which are `things`, `axis`, `unit`, `deep` and `share`.
+    - words: additional members of the JSON, which are `things`, `axis`, `unit` and `share`.
     """
     row, start = table["row"].to_numpy(), table["start"].to_numpy()
     counts = np.bincount(row, minlength=len(lanes)).tolist() if totals is None else totals

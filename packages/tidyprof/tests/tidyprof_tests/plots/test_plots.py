@@ -169,6 +169,20 @@ class TestTimeline:
         ]
 
 
+def test_only_the_thread_that_marks_the_steps_first_is_the_main_thread() -> None:
+    """The thread of the backward pass can mark ranges, too."""
+    threads = [{"thread": number} for number in (1, 2)]
+    backward = "autograd::engine::evaluate_function: AddmmBackward0"
+    run = profile_of(
+        host_step(0, 0, 100, **threads[0]),
+        event("operator", "aten::addmm", 5, 20, **threads[0]),
+        event("operator", backward, 30, 60, **threads[1]),
+        event("annotation", "reduce", 40, 50, **threads[1]),
+    )
+    labels = [label.get_text() for label in plots.timeline(run).axes[0].get_yticklabels()]
+    assert labels == ["steps", "ranges", "operators, main thread", "operators, backward thread"]
+
+
 class TestNotebook:
     def test_image_carries_the_text_alternative(self, run):
         figure = plots.top_kernels(analyses.kernels(run))
