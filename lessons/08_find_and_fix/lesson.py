@@ -69,7 +69,7 @@ proflab.predict(
 # model = torch.compile(model)
 # # --batch-size 1024, --num-workers 4
 # loader = DataLoader(data, batch_size=1024, num_workers=4, persistent_workers=True)
-# # Always on in the trainer: DataLoader(..., pin_memory=True) and
+# # Always on in the trainer, like pin_memory=True of the DataLoader
 # images = images.to(device, non_blocking=True)
 # # --batched-transforms: a uint8 batch, on the device
 # images = transform(images)
@@ -151,8 +151,7 @@ show_table(
 )
 
 # %% [markdown]
-# The run with batched transforms doesn't use the
-# fused optimizer, because data loading was still the limit.
+# The run with batched transforms doesn't use the fused optimizer, because data loading was still the limit.
 #
 # Second runs recorded a trace (`with_trace`). The head start of their loaders changed the rate by up to a factor of two,
 # so a smaller difference proves nothing: batched transforms clearly beat the plain trainer, but not two loaders alone.

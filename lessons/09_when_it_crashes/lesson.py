@@ -344,8 +344,9 @@ q.check(answer)
 # Before you use the agent, try two quicker checks, which work with any program:
 #
 # ```bash
-# # The log is large: use one rank and one step. The last launch is the one that failed
+# # Use one rank and one step, because the log is large
 # AMD_LOG_LEVEL=4 AMD_SERIALIZE_KERNEL=3 python train.py 2> hip.log
+# # The last launch is the one that failed
 # tail -n 30 hip.log
 # # Prints the line that launched the kernel
 # HIP_LAUNCH_BLOCKING=1 PYTHONFAULTHANDLER=1 python train.py

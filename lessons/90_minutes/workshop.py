@@ -43,7 +43,8 @@ folder, fixed = lesson.folder, lesson.folder / "fixed"
 # ## Part 1: one trace
 #
 # A *trace* records when each event of a program happened. This trace comes from an NVIDIA H200 GPU, because we have no
-# AMD GPU. On both, the lanes are the same. The GPU trains an image classifier on a *batch* of 256 images per *step*:
+# AMD GPU. A trace from an AMD GPU has the same kinds of lanes. The program trains an image classifier on a *batch* of 256
+# images per *step*:
 #
 # | part of a step | what happens |
 # | --- | --- |
@@ -56,7 +57,7 @@ folder, fixed = lesson.folder, lesson.folder / "fixed"
 # Run the next cell to draw one step. In the figure, the lane `ranges` shows these parts, and the lowest lane, `stream
 # 7`, shows when the GPU works.
 
-# %% slide="The GPU waits for data nearly all the time. The lowest lane shows when it works."
+# %% slide="The GPU waits for data most of the time. The lowest lane shows when it works."
 found = proflab.recording("torch-h200-case-plain")
 recorded = tidyprof.read(found.path, origin=found.origin)
 phases = tidyprof.phases(recorded).query("step == 11").set_index("phase")
